@@ -1,0 +1,1 @@
+"""Graph rewrites, one a file, ONNX in and ONNX out."""

@@ -1,0 +1,1 @@
+"""Tensors, autograd, nn, optimizers and data: NumPy or CuPy underneath."""

@@ -1,0 +1,1 @@
+"""Graph recording and the backward engine."""

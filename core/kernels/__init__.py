@@ -1,0 +1,1 @@
+"""Array-level kernels in C, each with a NumPy twin."""

@@ -1,0 +1,1 @@
+"""Modules, parameters and functional forms, named as PyTorch names them."""

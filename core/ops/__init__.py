@@ -1,0 +1,1 @@
+"""One file an operator family: forward and gradient together."""

@@ -1,0 +1,1 @@
+"""Reference networks, each one small file and a recipe."""

@@ -1,0 +1,1 @@
+"""The arithmetic of quantization: schemes, observers, fake-quant training."""

@@ -1,0 +1,156 @@
+"""One arithmetic: the integer operators that QAT and the integer executor both call.
+
+docs/numerics.md is the specification. Every function takes codes and returns codes, bit for bit the
+same in NumPy, CuPy and C. Codes may be held in integer or float arrays; accumulators are exact
+integers (any dtype that holds them exactly). Nothing here knows about graphs, layouts or training.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.quant.scheme import CODE_RANGE, QuantParams
+
+Array = npt.NDArray[Any]
+f32 = np.float32
+
+SOFTMAX_BITS = 22  # the largest exponent of the softmax table
+FLOAT32_EXACT = 2**24  # integers up to here are exact in float32
+
+
+def quantize(x: Array, y: QuantParams) -> Array:
+    """Return codes sat(rint(x / scale) + zero_point): float32 division, ties to even.
+
+    Source: ONNX QuantizeLinear.
+    """
+    with np.errstate(over="ignore"):  # a huge x over a small scale is inf, and saturates
+        q = np.rint(np.asarray(x, f32) / y.scale) + f32(y.zero_point)
+    return np.clip(q, y.qmin, y.qmax).astype(y.dtype)
+
+
+def dequantize(q: Array, x: QuantParams) -> Array:
+    """Return float32 (q - zero_point) * scale.
+
+    Source: ONNX DequantizeLinear.
+    """
+    return np.asarray((q.astype(np.int32) - x.zero_point).astype(f32) * x.scale, f32)
+
+
+def multiplier(x_scale: Any, w_scale: Any, y_scale: Any) -> Array:
+    """Return R1's m = f32( f32(s_x * s_w[c]) / s_y ), float32, in this order."""
+    product = np.asarray(x_scale, f32) * np.asarray(w_scale, f32)
+    return np.asarray(product / np.asarray(y_scale, f32), f32)
+
+
+def requantize(acc: Array, m: Array, y: QuantParams, low: int | None = None) -> Array:
+    """R1: q = sat( rint( f32(acc) * m ) + zy ).
+
+    Args:
+        acc: exact int32 accumulators, output channel last (or whatever `m` broadcasts to).
+        m: float32 multipliers, from `multiplier`.
+        y: parameters of the output.
+        low: lower saturation limit where a fused Relu raises it above the type's.
+    """
+    v = np.rint(acc.astype(f32) * m) + f32(y.zero_point)
+    return np.clip(v, y.qmin if low is None else low, y.qmax).astype(y.dtype)
+
+
+def fma32(a: Array, b: Array, c: Array) -> Array:
+    """Return float32 a * b + c rounded once, for finite float32 operands.
+
+    The product is exact in float64; the sum is made odd where it is inexact (TwoSum), so that the
+    final rounding to float32 is the only one that counts.
+
+    Source: Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
+    """
+    p = a.astype(np.float64) * np.float64(b)
+    c64 = np.asarray(c, np.float64)
+    s = p + c64
+    t = s - p
+    error = (p - (s - t)) + (c64 - t)
+    bits = np.atleast_1d(s).view(np.int64)
+    even = (bits & 1 == 0).reshape(s.shape)
+    toward = np.where(error > 0, np.inf, -np.inf)
+    odd = np.where((error != 0) & even, np.nextafter(s, toward), s)
+    return np.asarray(odd, np.float64).astype(f32)
+
+
+def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
+    """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them."""
+    ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
+    c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
+    return ra, rb, c
+
+
+def add(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
+    """Quantized Add: q = sat(rint(fma(A, ra, fma(B, rb, c)))).
+
+    Args:
+        A: codes of the first operand, in the dtype of `a` (the file's: u8 and s8 round ties apart).
+        B: codes of the second operand.
+        a: parameters of A.
+        b: parameters of B.
+        y: parameters of the sum.
+    """
+    ra, rb, c = add_coefficients(a, b, y)
+    inner = fma32(B.astype(f32), rb, c)
+    v = np.rint(fma32(A.astype(f32), ra, inner))
+    return np.clip(v, y.qmin, y.qmax).astype(y.dtype)
+
+
+def mul(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
+    """Quantized Mul: R1 on (A - za) * (B - zb) with m = f32(f32(s_a * s_b) / s_y)."""
+    acc = (A.astype(np.int32) - a.zero_point) * (B.astype(np.int32) - b.zero_point)
+    return requantize(acc, multiplier(a.scale, b.scale, y.scale), y)
+
+
+def average_multiplier(x_scale: f32, y_scale: f32, n: Any) -> Array:
+    """Return m = f32(s_x / f32(s_y * n)) for an average over n elements."""
+    return np.asarray(f32(x_scale) / (f32(y_scale) * np.asarray(n, f32)), f32)
+
+
+def softmax_bits(n: int) -> int:
+    """Return k = min(22, 32 - ceil(log2(n + 1))): n table entries then sum below 2^32."""
+    return min(SOFTMAX_BITS, 32 - int(np.ceil(np.log2(n + 1))))
+
+
+def softmax_table(x_scale: f32, n: int) -> Array:
+    """Return E[d] = rint(2^k * exp(-d * s_x)), d = 0..255, as uint32."""
+    d = np.arange(256, dtype=np.float64)
+    return np.rint(2.0 ** softmax_bits(n) * np.exp(-d * np.float64(x_scale))).astype(np.uint32)
+
+
+def softmax(X: Array, x: QuantParams, axis: int = -1) -> Array:
+    """Quantized Softmax; codes with scale 1/256 and zero-point 0, as uint8.
+
+    d = max - X, S = sum E[d], q = min(255, (256 * E[d] + (S >> 1)) / S), all in uint32.
+    """
+    codes = X.astype(np.int32)
+    table = softmax_table(x.scale, X.shape[axis]).astype(np.uint64)
+    E = table[codes.max(axis=axis, keepdims=True) - codes]
+    S = E.sum(axis=axis, keepdims=True)
+    return np.minimum(255, (256 * E + (S >> np.uint64(1))) // S).astype(np.uint8)
+
+
+def table(function: Any, x: QuantParams, y: QuantParams) -> Array:
+    """Return the 256 output codes of a unary function, indexed by X - qmin.
+
+    Args:
+        function: float64 array to float64 array.
+        x: parameters of the input.
+        y: parameters of the output.
+    """
+    codes = np.arange(CODE_RANGE[x.dtype][0], CODE_RANGE[x.dtype][1] + 1)
+    real = (codes - x.zero_point) * np.float64(x.scale)
+    return quantize(np.asarray(function(real), np.float64).astype(f32), y)
+
+
+def accumulation_dtype(weight: Array, axis: int) -> Any:
+    """Return the float dtype in which sums of (x - zx) * w are exact for these int8 codes.
+
+    float32 where max over channels of sum|w| * 255 stays below 2^24, else float64.
+    """
+    moved = np.moveaxis(np.abs(weight.astype(np.int64)), axis, 0).reshape(weight.shape[axis], -1)
+    bound = int(moved.sum(axis=1).max(initial=0)) * 255
+    return np.float32 if bound < FLOAT32_EXACT else np.float64

@@ -1,0 +1,1 @@
+"""The C runtime: headers and sources that a compiled model needs."""

@@ -15,6 +15,7 @@ from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
 ITEM_BYTES = {"int8": 1, "uint8": 1, "int32": 4, "float32": 4}
+_ONE = np.float32(1)
 ALIGNMENT = 16  # bytes, of the arena and of every buffer in it
 
 
@@ -131,8 +132,8 @@ class Pool2d:
     pads: tuple[int, int, int, int]
     x_zero_point: int
     count_include_pad: bool = False
-    x_scale: np.float32 = np.float32(1)
-    y_scale: np.float32 = np.float32(1)
+    x_scale: np.float32 = _ONE
+    y_scale: np.float32 = _ONE
     requantization: Requantization | None = None
 
 

@@ -56,7 +56,7 @@ def requantize(acc: Array, m: Array, y: QuantParams, low: int | None = None) -> 
     return np.clip(v, y.qmin if low is None else low, y.qmax).astype(y.dtype)
 
 
-def fma32(a: Array, b: Array, c: Array) -> Array:
+def fma32(a: Any, b: Any, c: Any) -> Array:
     """Return float32 a * b + c rounded once, for finite float32 operands.
 
     The product is exact in float64; the sum is made odd where it is inexact (TwoSum), so that the
@@ -64,7 +64,7 @@ def fma32(a: Array, b: Array, c: Array) -> Array:
 
     Source: Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
-    p = a.astype(np.float64) * np.float64(b)
+    p = np.asarray(a, np.float64) * np.asarray(b, np.float64)
     c64 = np.asarray(c, np.float64)
     s = p + c64
     t = s - p
@@ -130,7 +130,8 @@ def softmax(X: Array, x: QuantParams, axis: int = -1) -> Array:
     table = softmax_table(x.scale, X.shape[axis]).astype(np.uint64)
     E = table[codes.max(axis=axis, keepdims=True) - codes]
     S = E.sum(axis=axis, keepdims=True)
-    return np.minimum(255, (256 * E + (S >> np.uint64(1))) // S).astype(np.uint8)
+    q = np.minimum(255, (256 * E + (S >> np.uint64(1))) // S)
+    return np.asarray(q, np.uint8)
 
 
 def table(function: Any, x: QuantParams, y: QuantParams) -> Array:

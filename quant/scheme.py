@@ -141,13 +141,12 @@ def quantize_weights(
     bias = None
     if B is not None:
         B = np.asarray(B, np.float64)
-        need = np.abs(B) / (float(x_scale) * (BIAS_LIMIT - 1))
+        # 2^-20 below the limit: three float32 roundings lie between here and the code.
+        need = np.abs(B) / (float(x_scale) * BIAS_LIMIT * (1 - 2.0**-20))
         if not per_channel:
             need = need.max(keepdims=True)
-        # One ulp up, so that the float32 product cannot round the quotient back to the limit.
-        lifted = np.nextafter(need.astype(np.float32), np.float32(np.inf))
         low = need > scale
         raised = tuple(int(c) for c in np.flatnonzero(low))
-        scale = np.where(low, lifted, scale).astype(np.float32)
+        scale = np.where(low, need, scale).astype(np.float32)
         bias = np.rint(B / bias_scale(x_scale, scale).astype(np.float64)).astype(np.int32)
     return WeightCodes(weight_codes(W, scale, axis), scale, bias, raised)

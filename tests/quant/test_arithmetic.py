@@ -1,0 +1,165 @@
+"""The integer arithmetic against independent oracles: exact rationals and ONNX Runtime."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from midge.quant import arithmetic
+from midge.quant.scheme import QuantParams, activation_params
+
+finite32 = st.floats(-1e6, 1e6, width=32)
+
+
+def round_to_float32(value: Fraction) -> np.float32:
+    """Round a rational to the nearest float32, ties to even, by comparing neighbours exactly."""
+    near = np.float32(float(value))
+    around = [np.nextafter(near, np.float32(-np.inf)), near, np.nextafter(near, np.float32(np.inf))]
+    gaps = [abs(Fraction(float(a)) - value) for a in around]
+    best = min(gaps)
+    ties = [a for a, gap in zip(around, gaps, strict=True) if gap == best]
+    if len(ties) > 1:
+        ties = [a for a in ties if int(a.view(np.int32)) % 2 == 0]
+    return np.float32(ties[0])
+
+
+@given(finite32, finite32, finite32)
+@settings(max_examples=300)
+def test_fma_rounds_once(a: float, b: float, c: float) -> None:
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    if exact != 0 and abs(exact) < Fraction(2) ** -120:
+        return  # subnormal results are outside the operator's range
+    got = arithmetic.fma32(np.float32(a), np.float32(b), np.float32(c))
+    assert np.float32(got) == round_to_float32(exact)
+
+
+def test_fma_differs_from_two_roundings_where_it_must() -> None:
+    a, b, c = np.float32(1 + 2**-13), np.float32(1 - 2**-13), np.float32(-1)
+    assert arithmetic.fma32(a, b, c) == np.float32(-(2.0**-26))
+    assert np.float32(a * b) + c == 0
+
+
+def test_fma_survives_double_rounding() -> None:
+    # In float64 the sum ties to 1 + 2^-24 exactly, and then to even; the tiny term must decide.
+    a, b, c = np.float32(2.0**-40), np.float32(2.0**-30), np.float32(1 + 2**-23)
+    half = np.float32(2.0**-24)
+    got = arithmetic.fma32(np.float32(1), half, np.float32(1))
+    assert got == 1  # the tie itself goes to even
+    assert arithmetic.fma32(a, b, c) == c
+
+
+@pytest.mark.parametrize(("acc", "code"), [(1, 0), (3, 2), (5, 2), (-1, 0), (-3, -2), (300, 127)])
+def test_requantization_rounds_ties_to_even_before_the_zero_point(acc: int, code: int) -> None:
+    y = QuantParams(np.float32(1), 0, "int8")
+    assert arithmetic.requantize(np.array([acc]), np.float32(0.5), y)[0] == code
+    odd = QuantParams(np.float32(1), 1, "int8")
+    assert arithmetic.requantize(np.array([acc]), np.float32(0.5), odd)[0] == min(code + 1, 127)
+
+
+def test_requantization_rounds_a_large_accumulator_to_float32_first() -> None:
+    y = QuantParams(np.float32(1), 0, "uint8")
+    acc = np.array([2**24 + 1, 2**24 + 3])
+    m = np.float32(2.0**-18)
+    assert list(arithmetic.requantize(acc, m, y)) == [64, 64]
+
+
+def test_a_raised_lower_limit_is_a_relu() -> None:
+    y = QuantParams(np.float32(1), 10, "int8")
+    codes = arithmetic.requantize(np.array([-50, 5]), np.float32(1), y, low=10)
+    assert list(codes) == [10, 15]
+
+
+def test_quantize_divides() -> None:
+    # 1/s rounds; x * (1/s) would give another code here.
+    s = np.float32(0.1)
+    x = np.arange(-2000, 2000, dtype=np.float32) * np.float32(0.05)
+    want = np.rint((x / s).astype(np.float32))
+    got = arithmetic.quantize(x, QuantParams(s, 0, "int8"))
+    assert np.array_equal(got, np.clip(want, -128, 127))
+
+
+@pytest.mark.parametrize("x", [np.inf, -np.inf, 3e38, -3e38])
+def test_quantize_saturates_without_a_warning(x: float) -> None:
+    got = arithmetic.quantize(np.array([x], np.float32), QuantParams(np.float32(1e-3), 7, "uint8"))
+    assert got[0] == (255 if x > 0 else 0)
+
+
+@given(st.integers(1, 4000))
+def test_softmax_sums_stay_in_uint32(n: int) -> None:
+    k = arithmetic.softmax_bits(n)
+    assert n * 2**k < 2**32
+    assert 256 * 2**k + (n * 2**k >> 1) < 2**32
+
+
+def test_softmax_is_close_to_the_real_one() -> None:
+    rng = np.random.default_rng(0)
+    x = activation_params(-8, 8)
+    codes = rng.integers(0, 256, (200, 10)).astype(np.uint8)
+    real = np.exp(arithmetic.dequantize(codes, x).astype(np.float64))
+    real /= real.sum(axis=1, keepdims=True)
+    got = arithmetic.softmax(codes, x) / 256
+    assert np.abs(got - np.minimum(real, 255 / 256)).max() <= 0.5 / 256 + 1e-4
+
+
+def test_a_table_is_the_function_between_codes() -> None:
+    x, y = activation_params(-4, 4), activation_params(0, 1)
+    t = arithmetic.table(lambda v: 1 / (1 + np.exp(-v)), x, y)
+    codes = np.arange(256, dtype=np.uint8)
+    real = 1 / (1 + np.exp(-arithmetic.dequantize(codes, x).astype(np.float64)))
+    assert np.abs(arithmetic.dequantize(t, y) - real).max() <= y.scale / 2 * 1.001
+
+
+def test_float32_is_refused_where_a_sum_could_be_inexact() -> None:
+    small = np.full((4, 3, 3, 8), 127, np.int8)
+    large = np.full((4, 3, 3, 64), 127, np.int8)
+    assert arithmetic.accumulation_dtype(small, 0) is np.float32
+    assert arithmetic.accumulation_dtype(large, 0) is np.float64
+
+
+def ort_binary(op: str, a: QuantParams, b: QuantParams, y: QuantParams) -> np.ndarray:
+    """Every pair of codes through ONNX Runtime's integer kernel, [256 of A, 256 of B]."""
+    onnx = pytest.importorskip("onnx")
+    import onnxruntime as rt
+
+    def const(name: str, value: np.ndarray) -> object:
+        return onnx.numpy_helper.from_array(value, name)
+
+    h = onnx.helper
+    u8 = onnx.TensorProto.UINT8
+    names = ["A", "a_scale", "a_zp", "B", "b_scale", "b_zp", "y_scale", "y_zp"]
+    node = h.make_node(op, names, ["Y"], domain="com.microsoft")
+    inits = []
+    for key, p in (("a", a), ("b", b), ("y", y)):
+        inits.append(const(f"{key}_scale", np.float32(p.scale)))
+        inits.append(const(f"{key}_zp", np.uint8(p.zero_point)))
+    graph = h.make_graph(
+        [node],
+        "binary",
+        [h.make_tensor_value_info(n, u8, [65536]) for n in "AB"],
+        [h.make_tensor_value_info("Y", u8, [65536])],
+        inits,
+    )
+    opsets = [h.make_opsetid("", 17), h.make_opsetid("com.microsoft", 1)]
+    model = h.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = rt.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    A = np.repeat(np.arange(256, dtype=np.uint8), 256)
+    B = np.tile(np.arange(256, dtype=np.uint8), 256)
+    return np.asarray(session.run(None, {"A": A, "B": B})[0]).reshape(256, 256)
+
+
+SCALES = [(0.1, 0.2, 0.25), (0.5, 0.25, 0.5), (0.013, 0.4, 0.3), (0.02, 0.02, 0.037)]
+
+
+@pytest.mark.parametrize(("sa", "sb", "sy"), SCALES)
+def test_add_equals_onnx_runtime_on_all_pairs(sa: float, sb: float, sy: float) -> None:
+    cpu = Path("/proc/cpuinfo")
+    if not (cpu.exists() and "avx2" in cpu.read_text()):
+        pytest.skip("ONNX Runtime's Add follows this formula on x86 with AVX2 only")
+    rng = np.random.default_rng(int(sa * 1000))
+    a, b, y = (QuantParams(np.float32(s), int(rng.integers(0, 256)), "uint8") for s in (sa, sb, sy))
+    A, B = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
+    got = arithmetic.add(A, B, a, b, y)
+    assert np.array_equal(got, ort_binary("QLinearAdd", a, b, y))

@@ -1,0 +1,107 @@
+"""What a user sees while a command works: results on stdout, everything else on stderr."""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.console import Console as RichConsole
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+Item = TypeVar("Item")
+PATIENCE_S = 1.0  # anything shorter needs no progress display
+
+
+class Console:
+    """Progress, notices and results of one command.
+
+    Args:
+        as_json: the result is one JSON object on stdout and nothing else goes there.
+        quiet: neither progress nor notices.
+    """
+
+    def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+        self.as_json = as_json
+        self.quiet = quiet
+        self._out = RichConsole(highlight=False)
+        self._err = RichConsole(stderr=True, highlight=False)
+
+    def notice(self, line: str) -> None:
+        """Write one line about something the user should know, on stderr."""
+        if not self.quiet:
+            self._err.print(line, markup=False, soft_wrap=True)
+
+    def text(self, line: str) -> None:
+        """Write one line of the result for people."""
+        if not self.as_json:
+            self._out.print(line, markup=False, soft_wrap=True)
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None
+    ) -> None:
+        """Write a table of the result for people; a column named `>name` is right-aligned."""
+        if self.as_json:
+            return
+        table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+        for name in columns:
+            right = name.startswith(">")
+            table.add_column(
+                name.removeprefix(">"), justify="right" if right else "left", overflow="fold"
+            )
+        for row in rows:
+            table.add_row(*row)
+        if self._out.is_terminal:
+            self._out.print(table)
+        else:  # a file or a pipe has no width; nothing may be cut
+            wide = RichConsole(width=200, highlight=False)
+            wide.print(table)
+
+    def result(self, value: dict[str, Any]) -> None:
+        """Write the result for machines, when --json asks for it."""
+        if self.as_json:
+            print(json.dumps(value, indent=2, allow_nan=False))
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Show a spinner with the elapsed time once the block takes longer than a second."""
+        progress = self._progress(bar=False)
+        progress.add_task(what, total=None)
+        timer = threading.Timer(PATIENCE_S, progress.start)
+        timer.daemon = True
+        if not self.quiet:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join(PATIENCE_S if timer.is_alive() else 0)
+            progress.stop()
+
+    def track(self, items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
+        """Yield `items` and show a bar once that takes longer than a second."""
+        progress = self._progress(bar=True)
+        task = progress.add_task(what, total=total)
+        start = time.monotonic()
+        try:
+            for item in items:
+                yield item
+                progress.advance(task)
+                late = time.monotonic() - start > PATIENCE_S
+                if late and not (self.quiet or progress.live.is_started):
+                    progress.start()
+        finally:
+            progress.stop()
+
+    def _progress(self, *, bar: bool) -> Progress:
+        columns = [BarColumn(), TextColumn("{task.completed}")] if bar else []
+        return Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            *columns,
+            TimeElapsedColumn(),
+            console=self._err,
+            transient=True,
+        )

@@ -1,0 +1,121 @@
+"""Options that several commands share, and the parameter types behind them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class ShapeType(click.ParamType):
+    """NAME=1,3,224,224 -> ("NAME", (1, 3, 224, 224))."""
+
+    name = "name=d0,d1,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[int, ...]]:
+        """Parse one shape; every dimension is a positive number."""
+        name, equals, text = str(value).rpartition("=")
+        try:
+            shape = tuple(int(part) for part in text.split(","))
+        except ValueError:
+            shape = ()
+        if not (equals and name and shape and all(d > 0 for d in shape)):
+            self.fail(f"{value!r} is not of the form NAME=1,3,224,224.", param, ctx)
+        return name, shape
+
+
+class NamesType(click.ParamType):
+    """A comma-separated list of names; the option may also be repeated."""
+
+    name = "name,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split at commas and drop the blanks around them."""
+        if isinstance(value, tuple):
+            return value
+        return tuple(part for part in (p.strip() for p in str(value).split(",")) if part)
+
+
+def flatten(groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+    """Join the values of a repeated NamesType option."""
+    return tuple(name for group in groups for name in group)
+
+
+def model_argument(command: Command) -> Command:
+    """Add the positional MODEL; reading it reports a missing or broken file."""
+    return click.argument("model", type=click.Path(path_type=Path))(command)
+
+
+def output_option(what: str) -> Callable[[Command], Command]:
+    """Add -o/--output, a path; `what` completes the sentence "Where to write ..."."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        required=True,
+        help=f"Where to write {what}.",
+    )
+
+
+def input_shape_option(command: Command) -> Command:
+    """Add --input-shape, repeatable, as a tuple of (name, shape)."""
+    return click.option(
+        "--input-shape",
+        "input_shapes",
+        type=ShapeType(),
+        multiple=True,
+        help="Bind an unknown dimension, e.g. --input-shape x=1,3,224,224. Repeatable.",
+    )(command)
+
+
+def calibration_options(command: Command) -> Command:
+    """Add --calib-data and --random-calib."""
+    command = click.option(
+        "--random-calib",
+        is_flag=True,
+        help="Calibrate on random numbers: for a dry run, never for a real model.",
+    )(command)
+    return click.option(
+        "--calib-data",
+        metavar="DATA",
+        help="A .npy or .npz file, a folder of them, or module:function yielding dicts.",
+    )(command)
+
+
+def samples_option(default: int | None, what: str) -> Callable[[Command], Command]:
+    """Add --samples, a positive number."""
+    return click.option(
+        "--samples",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=default is not None,
+        help=what,
+    )
+
+
+def seed_option(command: Command) -> Command:
+    """Add --seed, a non-negative number."""
+    return click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of everything random.",
+    )(command)
+
+
+def common_options(command: Command) -> Command:
+    """Add --json, --quiet and --debug, which every command has."""
+    command = click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+    )(command)
+    command = click.option("-q", "--quiet", is_flag=True, help="No progress, no notices.")(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Write the result as JSON on stdout."
+    )(command)

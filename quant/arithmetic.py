@@ -3,6 +3,7 @@
 docs/numerics.md is the specification. Every function takes codes and returns codes, bit for bit the
 same in NumPy, CuPy and C. Codes may be held in integer or float arrays; accumulators are exact
 integers (any dtype that holds them exactly). Nothing here knows about graphs, layouts or training.
+Arrays are handled through their methods and ufuncs only, so that CuPy arrays stay on their device.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midge.core.backend import xp_of
 from midge.quant.scheme import CODE_RANGE, QuantParams
 
 Array = npt.NDArray[Any]
@@ -25,8 +27,14 @@ def quantize(x: Array, y: QuantParams) -> Array:
     Source: ONNX QuantizeLinear.
     """
     with np.errstate(over="ignore"):  # a huge x over a small scale is inf, and saturates
-        q = np.rint(np.asarray(x, f32) / y.scale) + f32(y.zero_point)
-    return np.clip(q, y.qmin, y.qmax).astype(y.dtype)
+        q: Array = np.rint(x.astype(f32) / y.scale) + f32(y.zero_point)
+    return saturate(q, y.qmin, y.qmax, y.dtype)
+
+
+def saturate(v: Array, low: int, high: int, dtype: str) -> Array:
+    """Clamp integer-valued floats to [low, high] and return them as codes of `dtype`."""
+    codes: Array = np.clip(v, low, high).astype(dtype)
+    return codes
 
 
 def dequantize(q: Array, x: QuantParams) -> Array:
@@ -34,7 +42,8 @@ def dequantize(q: Array, x: QuantParams) -> Array:
 
     Source: ONNX DequantizeLinear.
     """
-    return np.asarray((q.astype(np.int32) - x.zero_point).astype(f32) * x.scale, f32)
+    real: Array = (q.astype(np.int32) - x.zero_point).astype(f32) * x.scale
+    return real
 
 
 def multiplier(x_scale: Any, w_scale: Any, y_scale: Any) -> Array:
@@ -52,28 +61,34 @@ def requantize(acc: Array, m: Array, y: QuantParams, low: int | None = None) -> 
         y: parameters of the output.
         low: lower saturation limit where a fused Relu raises it above the type's.
     """
-    v = np.rint(acc.astype(f32) * m) + f32(y.zero_point)
-    return np.clip(v, y.qmin if low is None else low, y.qmax).astype(y.dtype)
+    v: Array = np.rint(acc.astype(f32) * m) + f32(y.zero_point)
+    return saturate(v, y.qmin if low is None else low, y.qmax, y.dtype)
 
 
-def fma32(a: Any, b: Any, c: Any) -> Array:
+def fma32(a: Array, b: Any, c: Any) -> Array:
     """Return float32 a * b + c rounded once, for finite float32 operands.
 
     The product is exact in float64; the sum is made odd where it is inexact (TwoSum), so that the
     final rounding to float32 is the only one that counts.
 
+    Args:
+        a: float32 array.
+        b: float32 scalar or array.
+        c: float32 scalar or array.
+
     Source: Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008.
     """
-    p = np.asarray(a, np.float64) * np.asarray(b, np.float64)
-    c64 = np.asarray(c, np.float64)
+    p = a.astype(np.float64) * b.astype(np.float64)
+    c64 = c.astype(np.float64)
     s = p + c64
     t = s - p
     error = (p - (s - t)) + (c64 - t)
-    bits = np.atleast_1d(s).view(np.int64)
-    even = (bits & 1 == 0).reshape(s.shape)
-    toward = np.where(error > 0, np.inf, -np.inf)
-    odd = np.where((error != 0) & even, np.nextafter(s, toward), s)
-    return np.asarray(odd, np.float64).astype(f32)
+    even = s.view(np.int64) & 1 == 0
+    # Away from or towards zero by one ulp: integers order float64 values of one sign.
+    step = np.where((error > 0) == (s > 0), 1, -1)
+    odd = s.view(np.int64) + np.where((error != 0) & even, step, 0)
+    rounded: Array = odd.view(np.float64).astype(f32)
+    return rounded
 
 
 def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
@@ -95,8 +110,8 @@ def add(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> A
     """
     ra, rb, c = add_coefficients(a, b, y)
     inner = fma32(B.astype(f32), rb, c)
-    v = np.rint(fma32(A.astype(f32), ra, inner))
-    return np.clip(v, y.qmin, y.qmax).astype(y.dtype)
+    v: Array = np.rint(fma32(A.astype(f32), ra, inner))
+    return saturate(v, y.qmin, y.qmax, y.dtype)
 
 
 def mul(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
@@ -127,11 +142,17 @@ def softmax(X: Array, x: QuantParams, axis: int = -1) -> Array:
     d = max - X, S = sum E[d], q = min(255, (256 * E[d] + (S >> 1)) / S), all in uint32.
     """
     codes = X.astype(np.int32)
-    table = softmax_table(x.scale, X.shape[axis]).astype(np.uint64)
-    E = table[codes.max(axis=axis, keepdims=True) - codes]
+    E = take(softmax_table(x.scale, X.shape[axis]), codes.max(axis=axis, keepdims=True) - codes)
+    E = E.astype(np.uint64)
     S = E.sum(axis=axis, keepdims=True)
-    q = np.minimum(255, (256 * E + (S >> np.uint64(1))) // S)
-    return np.asarray(q, np.uint8)
+    q: Array = np.minimum(255, (256 * E + (S >> np.uint64(1))) // S).astype(np.uint8)
+    return q
+
+
+def take(table: Array, index: Array) -> Array:
+    """Return table[index], on the device of `index`."""
+    values: Array = xp_of(index).asarray(table)[index]
+    return values
 
 
 def table(function: Any, x: QuantParams, y: QuantParams) -> Array:

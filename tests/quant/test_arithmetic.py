@@ -32,7 +32,7 @@ def test_fma_rounds_once(a: float, b: float, c: float) -> None:
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact != 0 and abs(exact) < Fraction(2) ** -120:
         return  # subnormal results are outside the operator's range
-    got = arithmetic.fma32(np.float32(a), np.float32(b), np.float32(c))
+    got = arithmetic.fma32(np.float32([a]), np.float32(b), np.float32(c))[0]
     assert np.float32(got) == round_to_float32(exact)
 
 

@@ -1,0 +1,174 @@
+"""Quantization-aware training: a module's twin that computes the very integer graph that ships.
+
+`prepare_qat` traces a module and returns its `QATModel`, whose parameters are the module's own.
+Training updates weights, gamma and beta; ranges follow by an exponential moving average. After
+`finalize()` the parameters are frozen as codes, and in `eval()` the outputs equal the integer
+executor's, bit for bit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from midge.core import Tensor, nn, no_grad
+from midge.core.backend import to_numpy
+from midge.core.errors import InputError
+from midge.core.trace import TraceGraph, trace
+from midge.quant import arithmetic, qat_ops
+from midge.quant.fake_quant import QTensor, QuantizeInput
+from midge.quant.qat_graph import QATGraph, Step, build, constant
+from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, WeightCodes, activation_params
+
+Array = Any
+
+
+@dataclass(frozen=True, slots=True)
+class QATExport:
+    """What the converter needs to write the trained network.
+
+    Args:
+        graph: the float graph, batch norms included.
+        params: activation parameters by value name.
+        layers: integer weights by the name of the value that the layer's codes end in.
+    """
+
+    graph: TraceGraph
+    params: dict[str, QuantParams]
+    layers: dict[str, WeightCodes]
+
+
+class QATModel(nn.Module):
+    """The quantized twin of a module; call it as the module itself.
+
+    Inputs and outputs are real float32 tensors, as the module's own. In train() mode every forward
+    moves the observed ranges; in eval() they stand still.
+
+    Args:
+        model: the module; its parameters are shared, not copied.
+        graph: from qat_graph.build.
+        per_channel: one weight scale per output channel, or one per tensor.
+        momentum: weight of a new batch in the moving average of ranges, 0..1.
+    """
+
+    def __init__(
+        self, model: nn.Module, graph: QATGraph, per_channel: bool = True, momentum: float = 0.05
+    ) -> None:
+        """Hold the module and start with no range observed (NaN)."""
+        super().__init__()
+        self.model = model
+        self.graph = graph
+        self.per_channel = per_channel
+        self.momentum = momentum
+        self.observing = True
+        self.frozen: dict[str, WeightCodes] = {}
+        empty = np.full((len(graph.slot_names), 2), np.nan, np.float64)
+        self.register_buffer("ranges", Tensor(empty))
+
+    # -- ranges -----------------------------------------------------------------------------------
+
+    def observe(self, slot: int, low: float, high: float) -> None:
+        """Move a slot's range towards [low, high]; the first observation sets it."""
+        if not (self.training and self.observing and not self.frozen):
+            return
+        ranges = self.ranges.array
+        new = np.array([low, high])
+        if not np.isfinite(new).all():
+            name = self.graph.slot_names[slot]
+            raise InputError(f"{name}: training produced {low}..{high}; lower the learning rate.")
+        old = ranges[slot]
+        ranges[slot] = new if np.isnan(old).any() else old + self.momentum * (new - old)
+
+    def params_of(self, value: str) -> QuantParams:
+        """Parameters of a value: the union of its group's ranges, widened to hold 0."""
+        slots = self.graph.slots[value]
+        if not slots:
+            return SOFTMAX_PARAMS
+        ranges = self.ranges.array[list(slots)]
+        if np.isnan(ranges).any():
+            raise InputError(
+                f"{value}: no range observed yet; run at least one batch in train() mode."
+            )
+        return activation_params(float(ranges[:, 0].min()), float(ranges[:, 1].max()))
+
+    def freeze_ranges(self) -> None:
+        """Keep the ranges as they are from now on, also in train() mode."""
+        self.observing = False
+
+    # -- forward ----------------------------------------------------------------------------------
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """Run the quantized graph; returns one tensor, or a tuple where the module did."""
+        env: dict[str, QTensor] = {}
+        for value, x in zip(self.graph.trace.inputs, inputs, strict=True):
+            slot = self.graph.input_slots[value.name]
+            self.observe(slot, float(x.array.min()), float(x.array.max()))
+            params = self.params_of(value.name)
+            env[value.name] = QTensor(QuantizeInput.apply(x, params), params)
+        for step in self.graph.steps:
+            env[step.output] = qat_ops.RUN[step.node.op](self, step, env)
+        outputs = tuple(env[v.name].dequantize() for v in self.graph.trace.outputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def folded(self, step: Step) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias of a layer with its batch norm folded in, by running statistics.
+
+        W' = W * gamma / sqrt(var + eps), B' = beta + (B - mean) * gamma / sqrt(var + eps).
+        """
+        t = self.graph.trace
+        W, B = (constant(t, n) for n in (*step.node.inputs[1:], None)[:2])
+        if step.norm is None:
+            return W, B
+        gamma, beta, mean, var = (constant(t, n) for n in step.norm.inputs[1:5])
+        factor = gamma / (var + step.norm.attributes["eps"]).sqrt()
+        shift = beta - mean * factor if B is None else beta + (B - mean) * factor
+        return W * factor.reshape(-1, *[1] * (len(W.shape) - 1)), shift
+
+    # -- the end of training ----------------------------------------------------------------------
+
+    def finalize(self) -> "QATModel":
+        """Freeze weights, biases and ranges as codes and switch to eval(); returns self."""
+        self.eval()
+        with no_grad():
+            for step in self.graph.steps:
+                if step.node.op in ("conv2d", "linear"):
+                    x = self.params_of(step.node.inputs[0] or "")
+                    self.frozen[step.output] = qat_ops.encode(self, step, x)
+        return self
+
+    def export(self) -> QATExport:
+        """Return the trained graph with its integer parameters.
+
+        Raises:
+            InputError: finalize() was not called.
+        """
+        if not self.frozen:
+            raise InputError("The QAT model still trains; call finalize() before export().")
+        params = {value: self.params_of(value) for value in self.graph.slots}
+        return QATExport(self.graph.trace, params, dict(self.frozen))
+
+
+def prepare_qat(
+    model: nn.Module, *example_inputs: Tensor, per_channel: bool = True, momentum: float = 0.05
+) -> QATModel:
+    """Return the quantized twin of a module.
+
+    Args:
+        model: a float module; batch norms keep their running statistics from here on.
+        example_inputs: one batch, for tracing; values do not matter, shapes do.
+        per_channel: one weight scale per output channel, or one per tensor.
+        momentum: weight of a new batch in the moving average of ranges.
+
+    Raises:
+        UnsupportedError: an operator of the module has no quantized form.
+
+    Source: Jacob et al., "Quantization and Training of Neural Networks for Efficient
+    Integer-Arithmetic-Only Inference", 2018 (folding and straight-through training).
+    """
+    was_training = model.training
+    model.eval()
+    with no_grad():
+        graph = build(trace(model, *example_inputs))
+    model.train(was_training)
+    return QATModel(model, graph, per_channel, momentum)

@@ -1,0 +1,195 @@
+"""How each traced operator runs in a QATModel: one function an operator, keyed by OpSpec name."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from midge.core.backend import to_numpy
+from midge.core.nn import functional as F
+from midge.quant import arithmetic
+from midge.quant.fake_quant import (
+    AddCodes,
+    AverageCodes,
+    EncodeWeight,
+    LayerArithmetic,
+    QTensor,
+    Requantize,
+    SoftmaxCodes,
+    TableCodes,
+)
+from midge.quant.qat_graph import Step
+from midge.quant.scheme import QuantParams, WeightCodes, quantize_weights
+
+if TYPE_CHECKING:
+    from midge.quant.qat import QATModel
+
+Env = dict[str, QTensor]
+
+
+def limit(step: Step, low: float, high: float) -> tuple[float, float]:
+    """Clamp a range to what a fused Relu or Clip lets through."""
+    if step.low is not None:
+        low, high = max(low, step.low), max(high, step.low)
+    if step.high is not None:
+        low, high = min(low, step.high), min(high, step.high)
+    return low, high
+
+
+def encode(model: "QATModel", step: Step, x: QuantParams) -> WeightCodes:
+    """Integer weights of a layer as they stand now."""
+    W, B = model.folded(step)
+    bias = None if B is None else to_numpy(B.array)
+    return quantize_weights(to_numpy(W.array), bias, x.scale, 0, model.per_channel)
+
+
+def accumulate(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Conv2d or Linear: exact sums, then R1."""
+    x = env[step.node.inputs[0] or ""]
+    W, B = model.folded(step)
+    codes = model.frozen.get(step.output) or encode(model, step, x.params)
+    dtype = np.dtype(arithmetic.accumulation_dtype(codes.weight, 0))
+    weight = EncodeWeight.apply(W, codes, dtype)
+    centred = x.centred if dtype == x.centred.dtype else x.centred.to(dtype)
+    a = step.node.attributes
+    if step.node.op == "conv2d":
+        acc = F.conv2d(centred, weight, None, a["stride"], a["padding"], a["dilation"], a["groups"])
+    else:
+        acc = F.linear(centred, weight)
+    _observe_sums(model, step, acc.array, codes, x.params)
+    y = model.params_of(step.output)
+    m = arithmetic.multiplier(x.params.scale, codes.scale, y.scale)
+    return QTensor(Requantize.apply(acc, B, LayerArithmetic(codes, m, y)), y)
+
+
+def _observe_sums(
+    model: "QATModel", step: Step, acc: Any, codes: WeightCodes, x: QuantParams
+) -> None:
+    """Move the output range by the sums' extremes, channel by channel."""
+    if not model.training:
+        return
+    axes = (0, 2, 3) if acc.ndim == 4 else tuple(range(acc.ndim - 1))
+    scale = np.float64(x.scale) * codes.scale.astype(np.float64)
+    ends = [to_numpy(acc.min(axis=axes)), to_numpy(acc.max(axis=axes))]
+    if codes.bias is not None:
+        ends = [e + codes.bias for e in ends]
+    low, high = float((ends[0] * scale).min()), float((ends[1] * scale).max())
+    model.observe(step.slot, *limit(step, low, high))
+
+
+def add(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Sum of two activations."""
+    a, b = (env[n or ""] for n in step.node.inputs[:2])
+    if model.training:
+        total = arithmetic.dequantize(a.codes, a.params) + arithmetic.dequantize(b.codes, b.params)
+        model.observe(step.slot, *limit(step, float(total.min()), float(total.max())))
+    y = model.params_of(step.output)
+    out = AddCodes.apply(a.centred, b.centred, a.params, b.params, y)
+    return QTensor(out, y)
+
+
+def average(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Average pool, windowed or global."""
+    x = env[step.node.inputs[0] or ""]
+    if step.node.op == "global_avg_pool2d":
+        mean = F.adaptive_avg_pool2d(x.centred, 1)
+        count = np.array(x.centred.shape[2] * x.centred.shape[3])
+    else:
+        a = step.node.attributes
+        args = (a["kernel_size"], a["stride"], a["padding"])
+        mean = F.avg_pool2d(x.centred, *args, count_include_pad=a["count_include_pad"])
+        count = _counts(a, x.centred.shape, mean.shape)
+    if model.training:
+        ends = float(mean.array.min()), float(mean.array.max())
+        scale = float(x.params.scale)
+        model.observe(step.slot, ends[0] * scale, ends[1] * scale)
+    y = model.params_of(step.output)
+    return QTensor(AverageCodes.apply(mean, count, x.params, y), y)
+
+
+def _counts(a: dict[str, Any], x_shape: Any, y_shape: Any) -> Any:
+    """Elements that each window of an average pool counts: a scalar, or [H', W'] at borders."""
+    window = a["kernel_size"][0] * a["kernel_size"][1]
+    if a["count_include_pad"] or not any(a["padding"]):
+        return np.array(window)
+    per_axis = []
+    for axis in range(2):
+        start = np.arange(y_shape[2 + axis]) * a["stride"][axis] - a["padding"][axis]
+        end = np.minimum(start + a["kernel_size"][axis], x_shape[2 + axis])
+        per_axis.append(end - np.maximum(start, 0))
+    return per_axis[0][:, None] * per_axis[1][None, :]
+
+
+def softmax(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Softmax with its fixed output scale."""
+    x = env[step.node.inputs[0] or ""]
+    out = SoftmaxCodes.apply(x.centred, x.params, step.node.attributes["dim"])
+    return QTensor(out, model.params_of(step.output))
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    "tanh": np.tanh,
+}
+
+
+def table(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """A unary function by its 256 codes."""
+    x = env[step.node.inputs[0] or ""]
+    real = getattr(x.dequantize(), step.node.op)()
+    model.observe(step.slot, float(real.array.min()), float(real.array.max()))
+    y = model.params_of(step.output)
+    codes = arithmetic.table(FUNCTIONS[step.node.op], x.params, y)
+    return QTensor(TableCodes.apply(real, x.codes, codes, x.params, y), y)
+
+
+def same_scale(function: Callable[..., Any]) -> Callable[["QATModel", Step, Env], QTensor]:
+    """An operator that moves codes: it runs on the centred codes as on real values."""
+
+    def run(model: "QATModel", step: Step, env: Env) -> QTensor:
+        inputs = [env[n].centred for n in step.node.inputs if n in env]
+        params = model.params_of(step.output)
+        out = function(inputs, step.node.attributes, params)
+        return QTensor(out, params)
+
+    return run
+
+
+def _clip(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
+    """Clip between the codes of its bounds."""
+    bounds = []
+    for key in ("min", "max"):
+        value = a.get(key)
+        if value is None:
+            bounds.append(None)
+            continue
+        code = arithmetic.quantize(np.array([value], np.float32), params)[0]
+        bounds.append(float(code) - params.zero_point)
+    return inputs[0].clip(*bounds)
+
+
+def _pad(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
+    """Pad with the code of the pad value."""
+    value = np.array([a.get("value", 0.0)], np.float32)
+    code = float(arithmetic.quantize(value, params)[0]) - params.zero_point
+    return F.pad(inputs[0], a["pads"], value=code)
+
+
+RUN: dict[str, Callable[["QATModel", Step, Env], QTensor]] = {
+    "add": add,
+    "avg_pool2d": average,
+    "clip": same_scale(_clip),
+    "conv2d": accumulate,
+    "global_avg_pool2d": average,
+    "linear": accumulate,
+    "max_pool2d": same_scale(
+        lambda t, a, p: F.max_pool2d(t[0], a["kernel_size"], a["stride"], a["padding"])
+    ),
+    "pad": same_scale(_pad),
+    "permute": same_scale(lambda t, a, p: t[0].permute(*a["dims"])),
+    "relu": same_scale(lambda t, a, p: t[0].relu()),
+    "reshape": same_scale(lambda t, a, p: t[0].reshape(t[0].shape[0], *a["shape"][1:])),
+    "sigmoid": table,
+    "softmax": softmax,
+    "tanh": table,
+}

@@ -1,0 +1,78 @@
+"""Writing ONNX files: checked, run once, the same bytes every time, and never half a file."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx.checker
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert.ort import make_session, one_line, run
+from midge.core.errors import InputError, ToolError
+
+Array = npt.NDArray[Any]
+PRODUCER = "midge"
+
+
+def to_proto(model: ir.Model) -> onnx.ModelProto:
+    """Return the model as a message, with midge as its producer."""
+    model.producer_name = PRODUCER
+    model.producer_version = None
+    return ir.to_proto(model)
+
+
+def write_model(
+    model: ir.Model, path: str | Path, sample: Mapping[str, Array] | None = None
+) -> None:
+    """Check a model, run it once in ONNX Runtime and write it.
+
+    Args:
+        model: any graph.
+        path: of the file; it appears complete or not at all.
+        sample: inputs for the run; ones by default, with 1 for unknown dimensions.
+
+    Raises:
+        ToolError: onnx or ONNX Runtime finds fault with the model.
+        InputError: the file cannot be written.
+    """
+    path = Path(path)
+    proto = to_proto(model)
+    try:
+        onnx.checker.check_model(proto, full_check=True)
+    except Exception as error:
+        raise ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}") from error
+    run(make_session(proto), sample or example_inputs(model))
+    write_bytes(path, proto.SerializeToString(deterministic=True))
+
+
+def example_inputs(model: ir.Model) -> dict[str, Array]:
+    """Return an array of ones for every input, with 1 for unknown dimensions."""
+    feeds = {}
+    for value in model.graph.inputs:
+        dtype = value.dtype.numpy() if value.dtype is not None else np.float32
+        feeds[g.name_of(value)] = np.ones([d or 1 for d in g.dims(value) or ()], dtype)
+    return feeds
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name and rename it into place.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a directory; give a file name.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        temporary.unlink(missing_ok=True)

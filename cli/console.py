@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 Item = TypeVar("Item")
 PATIENCE_S = 1.0  # anything shorter needs no progress display
@@ -24,6 +26,7 @@ class Console:
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+        """Open both streams."""
         self.as_json = as_json
         self.quiet = quiet
         self._out = RichConsole(highlight=False)
@@ -45,14 +48,21 @@ class Console:
         """Write a table of the result for people; a column named `>name` is right-aligned."""
         if self.as_json:
             return
-        table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+        table = Table(
+            title=title,
+            title_justify="left",
+            title_style="bold",
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            pad_edge=False,
+        )
         for name in columns:
             right = name.startswith(">")
             table.add_column(
                 name.removeprefix(">"), justify="right" if right else "left", overflow="fold"
             )
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*map(Text, row))
         if self._out.is_terminal:
             self._out.print(table)
         else:  # a file or a pipe has no width; nothing may be cut

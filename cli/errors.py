@@ -72,5 +72,5 @@ def _fail(message: str, status: int) -> int:
 
 def _closed_pipe() -> int:
     """Leave quietly when the reader of stdout has gone, as in `midge inspect m.onnx | head`."""
-    sys.stdout = None  # type: ignore[assignment]  # keeps Python from flushing it at exit
+    sys.stdout = None  # Python would flush it at exit and complain
     return FAILED

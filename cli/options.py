@@ -9,42 +9,33 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class ShapeType(click.ParamType):
-    """NAME=1,3,224,224 -> ("NAME", (1, 3, 224, 224))."""
-
-    name = "name=d0,d1,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, tuple[int, ...]]:
-        """Parse one shape; every dimension is a positive number."""
-        name, equals, text = str(value).rpartition("=")
+def _parse_shapes(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Turn ("x=1,3,224,224", ...) into {"x": (1, 3, 224, 224), ...}."""
+    shapes = {}
+    for value in values:
+        name, equals, text = value.rpartition("=")
         try:
             shape = tuple(int(part) for part in text.split(","))
         except ValueError:
             shape = ()
         if not (equals and name and shape and all(d > 0 for d in shape)):
-            self.fail(f"{value!r} is not of the form NAME=1,3,224,224.", param, ctx)
-        return name, shape
+            raise click.BadParameter(f"{value!r} is not of the form NAME=1,3,224,224.")
+        shapes[name] = shape
+    return shapes
 
 
-class NamesType(click.ParamType):
-    """A comma-separated list of names; the option may also be repeated."""
-
-    name = "name,..."
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        """Split at commas and drop the blanks around them."""
-        if isinstance(value, tuple):
-            return value
-        return tuple(part for part in (p.strip() for p in str(value).split(",")) if part)
+def _split_names(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Turn ("a,b", "c") into ("a", "b", "c")."""
+    return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
 
 
-def flatten(groups: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
-    """Join the values of a repeated NamesType option."""
-    return tuple(name for group in groups for name in group)
+def names_option(option: str, what: str) -> Callable[[Command], Command]:
+    """Add a repeatable option that takes names separated by commas, as one tuple."""
+    return click.option(option, metavar="NAME,...", multiple=True, callback=_split_names, help=what)
 
 
 def model_argument(command: Command) -> Command:
@@ -64,12 +55,13 @@ def output_option(what: str) -> Callable[[Command], Command]:
 
 
 def input_shape_option(command: Command) -> Command:
-    """Add --input-shape, repeatable, as a tuple of (name, shape)."""
+    """Add --input-shape, repeatable, as a dict of shapes by name."""
     return click.option(
         "--input-shape",
         "input_shapes",
-        type=ShapeType(),
+        metavar="NAME=D0,D1,...",
         multiple=True,
+        callback=_parse_shapes,
         help="Bind an unknown dimension, e.g. --input-shape x=1,3,224,224. Repeatable.",
     )(command)
 

@@ -3,6 +3,8 @@
 Source: Koizumi et al., "Description and Discussion on DCASE2020 Challenge Task 2", 2020.
 """
 
+from itertools import pairwise
+
 from midge.core import Tensor, nn
 
 
@@ -20,7 +22,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         sizes = [features, width, width, width, width, code, width, width, width, width]
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(sizes, sizes[1:], strict=False):
+        for inputs, outputs in pairwise(sizes):
             layers += [nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()]
         layers.append(nn.Linear(width, features))
         self.layers = nn.Sequential(*layers)

@@ -122,7 +122,7 @@ AUGMENT: dict[str, Callable[[Array, np.random.Generator], Array]] = {
 
 
 def batches(x: Array, y: Array, config: FitConfig, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the shuffled, augmented batches of one epoch; a last batch of one sample is left out."""
+    """Yield the shuffled, augmented batches of one epoch, without a last batch of one sample."""
     rng = np.random.default_rng([config.seed, epoch])
     order = rng.permutation(len(x))
     for start in range(0, len(x), config.batch_size):

@@ -130,7 +130,7 @@ class Requantize(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
-        """d code / d acc = m; d code / d bias = 1 / s_y."""
+        """A code changes by m per unit of acc and by 1 / s_y per unit of bias."""
         m, mask, layer, B = ctx.save
         live = grad.array * mask
         if B is None:

@@ -6,17 +6,15 @@ Training updates weights, gamma and beta; ranges follow by an exponential moving
 executor's, bit for bit.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from midge.core import Tensor, nn, no_grad
-from midge.core.backend import to_numpy
 from midge.core.errors import InputError
 from midge.core.trace import TraceGraph, trace
-from midge.quant import arithmetic, qat_ops
+from midge.quant import qat_ops
 from midge.quant.fake_quant import QTensor, QuantizeInput
 from midge.quant.qat_graph import QATGraph, Step, build, constant
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, WeightCodes, activation_params

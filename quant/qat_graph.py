@@ -57,8 +57,8 @@ def build(trace: TraceGraph) -> QATGraph:
     """Fuse a traced graph and assign range slots.
 
     Rules: a batch norm fuses into the Conv2d or Linear before it; a Relu or Clip fuses into the
-    Conv2d, Linear or Add before it; each only where nothing else reads the value between. Same-scale
-    operators share the range of their inputs.
+    Conv2d, Linear or Add before it; each only where nothing else reads the value between.
+    Same-scale operators share the range of their inputs.
 
     Raises:
         UnsupportedError: an operator has no quantized form.
@@ -76,8 +76,8 @@ def build(trace: TraceGraph) -> QATGraph:
             _fuse(step, readers, fused, _take_limit)
         if node.op == "batch_norm":
             raise UnsupportedError(
-                f"{node.name} (batch_norm): QAT folds a batch norm into the Conv2d or Linear before "
-                "it, and here is none that feeds it alone; move it behind one."
+                f"{node.name} (batch_norm): QAT folds a batch norm into the Conv2d or Linear "
+                "before it, and here is none that feeds it alone; move it behind one."
             )
         steps.append(step)
     return _assign_slots(trace, steps)

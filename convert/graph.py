@@ -182,12 +182,17 @@ def replace(old: ir.Value, new: ir.Value) -> None:
     then neither an input, a constant nor another output (`may_replace`).
     """
     if old.is_graph_output():
-        name = name_of(old)
-        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
-        old.name = f"{name}_replaced"
-        new.name = name
+        take_over(old, new)
     else:
         ir.convenience.replace_all_uses_with(old, new)
+
+
+def take_over(old: ir.Value, new: ir.Value) -> None:
+    """Let `new` replace `old` under the name of `old`; the old value is left unnamed and unused."""
+    name = name_of(old)
+    ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+    old.name = f"{name}_replaced"
+    new.name = name
 
 
 def may_rename(value: ir.Value) -> bool:

@@ -231,8 +231,6 @@ def _bind(graph: onnx.GraphProto, shapes: Shapes, path: Path) -> None:
             tensor.shape.dim.add().dim_value = size
     if shapes:
         del graph.value_info[:]
-        for output in graph.output:
-            output.type.tensor_type.ClearField("shape")
 
 
 def _shape_text(known: Sequence[onnx.TensorShapeProto.Dimension]) -> str:

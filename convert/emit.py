@@ -1,0 +1,150 @@
+"""Writes a Plan as a self-contained folder of C: model, runtime, build files, host programs."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from midge.convert import emit_c, emit_host
+from midge.convert.emit_records import records
+from midge.convert.pack import ConstData
+from midge.convert.plan import Plan
+from midge.core.errors import InputError
+
+Array = npt.NDArray[Any]
+
+HEADERS = ("midge.h", "midge_kernel.h", "midge_model.h", "midge_requantize.h")
+_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class "
+        "compl const constexpr const_cast continue decltype default delete do double "
+        "dynamic_cast else enum explicit export extern false float for friend goto if inline "
+        "int long main mutable namespace new noexcept not not_eq nullptr operator or or_eq "
+        "private protected public register reinterpret_cast restrict return short signed sizeof "
+        "static static_assert static_cast struct switch template this thread_local throw true "
+        "try typedef typeid typename typeof union unsigned using virtual void volatile wchar_t "
+        "while xor xor_eq",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmitReport:
+    """What was written.
+
+    Attributes:
+        files: paths relative to the folder.
+        const_bytes: weights, biases, multipliers and tables.
+        record_bytes: the records.
+        arena_bytes: RAM of one session.
+        macs: multiply-accumulates of one run.
+    """
+
+    files: tuple[str, ...]
+    const_bytes: int
+    record_bytes: int
+    arena_bytes: int
+    macs: int
+
+
+def emit(
+    plan: Plan,
+    directory: Path,
+    name: str,
+    *,
+    golden: tuple[list[Array], list[Array]] | None = None,
+) -> EmitReport:
+    """Write the C of a placed Plan.
+
+    Args:
+        plan: with offsets and arena_bytes.
+        directory: created where absent. Files that midge writes are replaced, each at once; others
+            stay. Nothing is touched before everything has been generated.
+        name: prefix of files and symbols, a C identifier.
+        golden: inputs and outputs of some samples, one array [samples, *shape] per tensor in graph
+            order; None leaves NAME_test.c out.
+
+    Raises:
+        InputError: `name` is no usable C identifier, or the golden vectors do not fit.
+        UnsupportedError: a step does not fit the record format, named.
+    """
+    check_name(name)
+    data = ConstData()
+    steps = records(plan, data)
+    kernels = {record.kernel for step in steps for record in step}
+    runtime = [f"{stem}.c" for stem in sorted({"midge_session", *kernels})]
+    sources = [f"{name}.c", *runtime]
+    with_test = golden is not None
+    texts = {
+        f"{name}.h": emit_c.header(plan, name),
+        f"{name}.c": emit_c.source(plan, name, steps, data),
+        "Makefile": emit_host.makefile(name, sources, with_test),
+        "CMakeLists.txt": emit_host.cmake_lists(name, sources, with_test),
+        f"host/{name}_main.c": emit_host.main_program(plan, name, steps),
+    }
+    if golden is not None:
+        texts[f"host/{name}_test.c"] = emit_host.test_program(plan, name, golden)
+    directory = Path(directory)
+    texts |= _runtime_texts([*runtime, *_present_runtime(directory)])
+    _write_all(directory, texts)
+    return EmitReport(
+        tuple(sorted(texts)),
+        4 * data.words,
+        64 * sum(map(len, steps)),
+        plan.arena_bytes,
+        sum(op.macs for op in plan.ops),
+    )
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot prefix C symbols and files.
+
+    Raises:
+        InputError: it is no ASCII identifier, a keyword, or begins as the runtime's names do.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in _KEYWORDS:
+        suggestion = re.sub(r"\W", "_", name, flags=re.ASCII).lstrip("_0123456789")
+        suggestion = suggestion if suggestion and suggestion not in _KEYWORDS else "net"
+        raise InputError(f"--name {name!r} is no C identifier; try {suggestion!r}.")
+    if name.lower().startswith("midge"):
+        raise InputError(f"--name {name!r} begins with 'midge', as the runtime's own names do.")
+
+
+def _runtime_texts(sources: Iterable[str]) -> dict[str, str]:
+    """Return the runtime's headers and these sources by file name."""
+    folder = emit_c.runtime_folder()
+    paths = [folder / "include" / h for h in HEADERS] + [folder / "src" / s for s in sources]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
+def _present_runtime(directory: Path) -> list[str]:
+    """Return the runtime sources that another model left in the folder: they must fit ours."""
+    known = {path.name for path in (emit_c.runtime_folder() / "src").glob("midge_*.c")}
+    return sorted(path.name for path in directory.glob("midge_*.c") if path.name in known)
+
+
+def _write_all(directory: Path, texts: Mapping[str, str]) -> None:
+    """Write every file beside the folder first, then move them in."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory} is a file; name a folder for the C sources.")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}-"))
+    try:
+        for name, text in texts.items():
+            (staging / name).parent.mkdir(exist_ok=True)
+            (staging / name).write_text(text, encoding="utf-8", newline="\n")
+        for name in texts:
+            target = directory / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staging / name, target)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot write the C sources ({error.strerror}).") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)

@@ -1,0 +1,265 @@
+"""Writes what runs a compiled model on a host: the filter, the golden test and the build files."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.emit_c import comment_text, hex_words, io_tensors
+from midge.convert.emit_step import Record
+from midge.convert.plan import Plan
+from midge.core.errors import InputError
+
+Array = npt.NDArray[Any]
+
+
+def main_program(plan: Plan, name: str, steps: Sequence[Sequence[Record]]) -> str:
+    """Return the text of NAME_main.c."""
+    done, rows = 0, []
+    for op, step in zip(plan.ops, steps, strict=True):
+        done += len(step)
+        tensor = plan.tensors[op.output]
+        at = plan.offsets[tensor.buffer]
+        rows.append(f"    {{{done}, {at}, {tensor.bytes}}}, /* {comment_text(tensor.name)} */")
+    table = "\n".join(rows) or "    {0, 0, 0},"
+    return f"""/* {name}_main.c - runs "{name}" on raw samples.
+ *
+ * usage: {name}_main [--tensors] < samples > results
+ *
+ * Standard input holds samples one after another, each the raw elements of every input in graph
+ * order; standard output receives the raw elements of every output. --tensors writes the output of
+ * every operator, as it lies in memory, instead. Exit status 1: the input ends inside a sample, or
+ * something cannot be written.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "{name}.h"
+
+static {name}_network net;
+
+/* What each operator writes: number of steps after which it is complete, arena offset, bytes. */
+static const struct {{
+    uint32_t steps, offset, bytes;
+}} tensors[] = {{
+{table}
+}};
+
+/* Reads one sample. Returns 1 for a sample, 0 at the end of the input, -1 inside a sample. */
+static int read_sample(void) {{
+    size_t total = 0;
+    for (uint32_t i = 0; i < {name.upper()}_INPUT_COUNT; ++i) {{
+        const size_t bytes = midge_info(&{name}_model, i)->bytes;
+        const size_t got = fread(midge_input(&net.session, i), 1, bytes, stdin);
+        total += got;
+        if (got != bytes)
+            return total == 0 ? 0 : -1;
+    }}
+    return total != 0;
+}}
+
+static int write_outputs(void) {{
+    if (midge_run(&net.session) != MIDGE_OK)
+        return -1;
+    for (uint32_t i = 0; i < {name.upper()}_OUTPUT_COUNT; ++i) {{
+        const size_t bytes = midge_info(&{name}_model, {name.upper()}_INPUT_COUNT + i)->bytes;
+        if (fwrite(midge_output(&net.session, i), 1, bytes, stdout) != bytes)
+            return -1;
+    }}
+    return 0;
+}}
+
+static int write_tensors(void) {{
+    const size_t count = {len(plan.ops)};
+    uint32_t steps = 0;
+    midge_status status = MIDGE_MORE;
+    for (size_t i = 0; i < count; ++i) {{
+        for (; steps < tensors[i].steps && status == MIDGE_MORE; ++steps)
+            status = midge_step(&net.session);
+        if (fwrite(net.arena + tensors[i].offset, 1, tensors[i].bytes, stdout) != tensors[i].bytes)
+            return -1;
+    }}
+    return steps == tensors[count == 0 ? 0 : count - 1].steps ? 0 : -1;
+}}
+
+int main(int argc, char **argv) {{
+    const int trace = argc == 2 && strcmp(argv[1], "--tensors") == 0;
+    if (argc > 2 || (argc == 2 && !trace)) {{
+        fputs("usage: {name}_main [--tensors] < samples > results\\n", stderr);
+        return 2;
+    }}
+    if ({name}_open(&net) != MIDGE_OK) {{
+        fputs("{name}: midge_open failed\\n", stderr);
+        return 1;
+    }}
+    int more;
+    while ((more = read_sample()) == 1)
+        if ((trace ? write_tensors() : write_outputs()) != 0) {{
+            fputs("{name}: cannot run or write\\n", stderr);
+            return 1;
+        }}
+    if (more < 0) {{
+        fputs("{name}: the input ends inside a sample\\n", stderr);
+        return 1;
+    }}
+    return fflush(stdout) == 0 ? 0 : 1;
+}}
+"""
+
+
+def check_golden(plan: Plan, golden: tuple[list[Array], list[Array]]) -> int:
+    """Return the number of samples; refuse vectors that do not fit the plan's inputs and outputs.
+
+    Args:
+        plan: the program.
+        golden: inputs and outputs, each [samples, *shape] in graph order.
+
+    Raises:
+        InputError: a shape or dtype does not fit, named.
+    """
+    arrays = [*golden[0], *golden[1]]
+    entries = io_tensors(plan)
+    if len(arrays) != len(entries):
+        raise InputError(f"golden vectors: got {len(arrays)} arrays for {len(entries)} tensors.")
+    samples = len(arrays[0])
+    for (kind, _, tensor), array in zip(entries, arrays, strict=True):
+        if array.dtype != tensor.dtype or len(array) != samples or not samples:
+            raise InputError(
+                f"golden vectors: {kind.lower()} {tensor.name!r} is {array.dtype} with "
+                f"{len(array)} samples; needed {tensor.dtype} with {samples or 1}."
+            )
+        if array.nbytes != samples * tensor.bytes:
+            raise InputError(
+                f"golden vectors: {kind.lower()} {tensor.name!r} has shape {array.shape[1:]}; "
+                f"needed {tensor.file_shape or tensor.shape}."
+            )
+    return samples
+
+
+def test_program(plan: Plan, name: str, golden: tuple[list[Array], list[Array]]) -> str:
+    """Return the text of NAME_test.c."""
+    samples = check_golden(plan, golden)
+    arrays, load, check = [], [], []
+    for (kind, index, _), array in zip(io_tensors(plan), [*golden[0], *golden[1]], strict=True):
+        words = _sample_words(array)
+        arrays.append(
+            f"static const uint32_t {kind.lower()}_{index}[SAMPLES][{words.shape[1]}] = {{\n"
+            + "\n".join(f"    {{\n{hex_words(row)}\n    }}," for row in words)
+            + "\n};\n"
+        )
+        size = f"{name.upper()}_{kind}_{index}_BYTES"
+        if kind == "INPUT":
+            load.append(
+                f"    memcpy(midge_input(&net.session, {index}), input_{index}[s], {size});"
+            )
+        else:
+            check.append(
+                f"    if (memcmp(midge_output(&net.session, {index}), output_{index}[s], {size}))\n"
+                "        return 0;"
+            )
+    newline = "\n"
+    return f"""/* {name}_test.c - golden test of "{name}": the same output bits on every target.
+ *
+ * Prints one line with puts() and exits with status 0 where every sample holds. Needs nothing else
+ * of the C library, so that it runs on bare metal.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "{name}.h"
+
+#define SAMPLES {samples}
+
+{newline.join(arrays)}
+static {name}_network net;
+
+/* Runs sample s. Returns whether every output has the expected bits. */
+static int sample_holds(size_t s) {{
+{newline.join(load)}
+    if (midge_run(&net.session) != MIDGE_OK)
+        return 0;
+{newline.join(check)}
+    return 1;
+}}
+
+int main(void) {{
+    if ({name}_open(&net) != MIDGE_OK) {{
+        puts("{name}: FAIL, midge_open refused the model");
+        return 1;
+    }}
+    for (size_t s = 0; s < SAMPLES; ++s)
+        if (!sample_holds(s)) {{
+            char digits[] = "0000000";
+            size_t i = sizeof digits - 1;
+            for (size_t n = s; n != 0 && i != 0; n /= 10)
+                digits[--i] = (char)('0' + n % 10);
+            puts("{name}: FAIL, an output differs in the sample with the number");
+            puts(digits);
+            return 1;
+        }}
+    puts("{name}: pass, {samples} samples");
+    return 0;
+}}
+"""
+
+
+def _sample_words(array: Array) -> Array:
+    """Return [samples, words] uint32 with the raw bytes of each sample, padded with zeros."""
+    flat = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
+    raw = flat.reshape(len(array), -1).view(np.uint8)
+    padded = np.pad(raw, ((0, 0), (0, -raw.shape[1] % 4)))
+    return np.ascontiguousarray(padded).view("<u4")
+
+
+def makefile(name: str, sources: Sequence[str], with_test: bool) -> str:
+    """Return the text of DIR/Makefile."""
+    listed = " \\\n    ".join(s for s in sources)
+    programs = f"host/{name}_main" + (f" host/{name}_test" if with_test else "")
+    test = f"test: host/{name}_test\n\t./host/{name}_test\n\n" if with_test else ""
+    return f"""# Builds the network "{name}" for this machine: `make`, then `make test`.
+# On a microcontroller add the .c files of this folder to your project; they need no flags.
+CFLAGS ?= -O2
+OBJECTS = $(SOURCES:.c=.o)
+SOURCES = \\
+    {listed}
+
+all: {programs}
+
+{test}host/{name}_%: host/{name}_%.c $(OBJECTS)
+\t$(CC) $(CFLAGS) -I. -o $@ $< $(OBJECTS)
+
+$(OBJECTS): $(wildcard *.h)
+
+clean:
+\trm -f $(OBJECTS) {programs}
+
+.PHONY: all clean{" test" if with_test else ""}
+"""
+
+
+def cmake_lists(name: str, sources: Sequence[str], with_test: bool) -> str:
+    """Return the text of DIR/CMakeLists.txt."""
+    listed = "\n    ".join(sources)
+    test = (
+        f"""
+    add_executable({name}_test host/{name}_test.c)
+    target_link_libraries({name}_test PRIVATE {name})
+    enable_testing()
+    add_test(NAME {name} COMMAND {name}_test)"""
+        if with_test
+        else ""
+    )
+    return f"""# The network "{name}" as a library; link it with target_link_libraries(app {name}).
+cmake_minimum_required(VERSION 3.10)
+project({name} C)
+
+add_library({name} STATIC
+    {listed})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+
+if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND NOT CMAKE_CROSSCOMPILING)
+    add_executable({name}_main host/{name}_main.c)
+    target_link_libraries({name}_main PRIVATE {name}){test}
+endif()
+"""

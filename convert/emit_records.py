@@ -1,0 +1,234 @@
+"""Turns the steps of a Plan into the records that the C runtime carries out.
+
+One function per Plan parameter class, in the table RECORDS.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert import pack
+from midge.convert.emit_add import code_offset, find_form
+from midge.convert.emit_moves import concat_records, pad_records, slice_records, transpose_records
+from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
+from midge.convert.pack import ConstData
+from midge.convert.plan import (
+    Add,
+    Concat,
+    Conv2d,
+    Dequantize,
+    FlipSign,
+    FullyConnected,
+    Pad,
+    Plan,
+    Pool2d,
+    Quantize,
+    Requantization,
+    Slice,
+    Softmax,
+    Table,
+    Transpose,
+)
+from midge.quant import arithmetic
+from midge.quant.scheme import QuantParams
+
+Array = npt.NDArray[Any]
+_SMALLEST_NORMAL = np.float32(2.0**-126)
+
+
+def records(plan: Plan, data: ConstData) -> list[list[Record]]:
+    """Return the records of every PlanOp in order; a step may need several.
+
+    Args:
+        plan: with offsets.
+        data: receives the constants.
+
+    Raises:
+        UnsupportedError: a step does not fit the record format, named.
+    """
+    result = []
+    for op in plan.ops:
+        x = tuple(plan.tensors[i] for i in op.inputs)
+        y = plan.tensors[op.output]
+        at = [plan.offsets[t.buffer] for t in (*x, y)]
+        step = Step(op, x, y, tuple(at[:-1]), at[-1], data)
+        result.append(RECORDS[type(op.params)](step))
+    return result
+
+
+def _codes(x_zero_point: int, r: Requantization) -> str:
+    return f"MIDGE_CODES({x_zero_point}, {r.zero_point}, {r.low}, {r.high})"
+
+
+def _check_multipliers(step: Step, m: Array) -> None:
+    """Refuse multipliers that R1 is not defined for."""
+    if not np.all(np.isfinite(m) & (m >= 0)):
+        raise step.fail("a requantization multiplier is negative, infinite or not a number")
+
+
+def _conv2d(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Conv2d)
+    _check_multipliers(step, p.requantization.m)
+    _, kh, kw, _ = p.weight.shape
+    one_by_one = (kh, kw, *p.stride, p.groups) == (1, 1, 1, 1, 1) and not any(p.pads)
+    if one_by_one:
+        return [_matrix_product(step, p, int(np.prod(step.x[0].shape[:-1], dtype=np.int64)))]
+    N, H, W, C = step.x[0].shape
+    depthwise = p.groups == C
+    packed = pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)
+    words: Words = {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, multipliers, weights", *packed),
+        "MIDGE_CONV_X_SIZE": step.pair("input size", H, W),
+        "MIDGE_CONV_Y_SIZE": step.pair("output size", *step.y.shape[1:3]),
+        "MIDGE_CONV_CHANNELS": step.pair("channels", C, step.y.shape[3]),
+        "MIDGE_CONV_KERNEL": step.pair("kernel", kh, kw),
+        "MIDGE_CONV_STRIDE": step.pair("stride", *p.stride),
+        "MIDGE_CONV_DILATION": step.pair("dilation", *p.dilation),
+        "MIDGE_CONV_PADS": step.pair("pads", *p.pads[:2]),
+        "MIDGE_CONV_GROUPS": step.pair("batch and groups", N, p.groups),
+        "MIDGE_CONV_CODES": _codes(p.x_zero_point, p.requantization),
+    }
+    return [record(step, f"midge_{'depthwise_' * depthwise}conv2d_s8", words)]
+
+
+def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int) -> Record:
+    packed = pack.fully_connected(p)
+    channels, depth = packed[2].shape
+    words: Words = {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, multipliers, weights", *packed),
+        "MIDGE_FC_ROWS": rows,
+        "MIDGE_FC_DEPTH": depth,
+        "MIDGE_FC_CHANNELS": channels,
+        "MIDGE_FC_CODES": _codes(p.x_zero_point, p.requantization),
+    }
+    return record(step, "midge_fully_connected_s8", words)
+
+
+def _fully_connected(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, FullyConnected)
+    _check_multipliers(step, p.requantization.m)
+    return [_matrix_product(step, p, count(step.x[0]) // p.weight.shape[1])]
+
+
+def _add(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Add)
+    offset = code_offset(p.y)
+    coefficients = arithmetic.add_coefficients(p.a, p.b, p.y)
+    words: Words = {
+        "MIDGE_ADD_B": step.x_at[1],
+        "MIDGE_ADD_COUNT": count(step.y),
+        "MIDGE_ADD_RA": bits(coefficients[0]),
+        "MIDGE_ADD_RB": bits(coefficients[1]),
+        "MIDGE_ADD_C": bits(coefficients[2]),
+        "MIDGE_ADD_OFFSET": offset,
+    }
+    form = find_form(p)
+    if form is None:
+        if not all(v == 0 or abs(v) >= _SMALLEST_NORMAL for v in coefficients):
+            raise step.fail("the scales of its inputs and output lie too far apart")
+        return [record(step, "midge_add_exact_s8", words)]
+    words |= {
+        "MIDGE_ADD_SHIFT": form.shift,
+        "MIDGE_ADD_MA": word(form.ma),
+        "MIDGE_ADD_MB": word(form.mb),
+        "MIDGE_ADD_K": word(form.k & 0xFFFFFFFF),
+        "MIDGE_ADD_K + 1": word(form.k >> 32 & 0xFFFFFFFF),
+    }
+    return [record(step, "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8", words)]
+
+
+def _pool2d(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Pool2d)
+    N, H, W, C = step.x[0].shape
+    words: Words = {
+        "MIDGE_POOL_X_SIZE": step.pair("input size", H, W),
+        "MIDGE_POOL_Y_SIZE": step.pair("output size", *step.y.shape[1:3]),
+        "MIDGE_POOL_CHANNELS": step.pair("batch and channels", N, C),
+        "MIDGE_POOL_KERNEL": step.pair("kernel", *p.kernel),
+        "MIDGE_POOL_STRIDE": step.pair("stride", *p.stride),
+        "MIDGE_POOL_PADS": step.pair("pads", *p.pads[:2]),
+    }
+    if p.kind == "max":
+        return [record(step, "midge_max_pool_s8", words)]
+    r = p.requantization
+    assert r is not None
+    m = np.asarray(r.m, np.float32).reshape(-1)
+    counts = any(p.pads) and not p.count_include_pad
+    if counts:
+        n = np.arange(1, p.kernel[0] * p.kernel[1] + 1)
+        m = arithmetic.average_multiplier(p.x_scale, p.y_scale, n)
+    _check_multipliers(step, m)
+    words |= {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: multipliers", m),
+        "MIDGE_POOL_COUNTS": int(counts),
+        "MIDGE_POOL_CODES": _codes(p.x_zero_point, r),
+    }
+    return [record(step, "midge_average_pool_s8", words)]
+
+
+def _softmax(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Softmax)
+    depth = step.x[0].shape[-1]
+    words: Words = {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: exponentials", p.table),
+        "MIDGE_SOFTMAX_ROWS": count(step.x[0]) // depth,
+        "MIDGE_SOFTMAX_DEPTH": depth,
+    }
+    return [record(step, "midge_softmax_s8", words)]
+
+
+def _table(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Table)
+    table = step.data.append(f"{step.op.name}: table", p.table.astype(np.int8))
+    words: Words = {"MIDGE_OP_DATA": table, "MIDGE_MAP_COUNT": count(step.y)}
+    return [record(step, "midge_table_s8", words)]
+
+
+def _flip_sign(step: Step) -> list[Record]:
+    return [record(step, "midge_flip_sign", {"MIDGE_MAP_COUNT": count(step.y)})]
+
+
+def _quantize(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Quantize)
+    return [_affine(step, "midge_quantize_f32_s8", p.y)]
+
+
+def _dequantize(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, Dequantize)
+    return [_affine(step, "midge_dequantize_s8_f32", p.x)]
+
+
+def _affine(step: Step, kernel: str, params: QuantParams) -> Record:
+    words: Words = {
+        "MIDGE_MAP_COUNT": count(step.y),
+        "MIDGE_MAP_SCALE": bits(params.scale),
+        "MIDGE_MAP_ZERO_POINT": word(params.as_dtype("int8").zero_point),
+    }
+    return record(step, kernel, words)
+
+
+RECORDS: dict[type, Callable[[Step], list[Record]]] = {
+    Add: _add,
+    Concat: concat_records,
+    Conv2d: _conv2d,
+    Dequantize: _dequantize,
+    FlipSign: _flip_sign,
+    FullyConnected: _fully_connected,
+    Pad: pad_records,
+    Pool2d: _pool2d,
+    Quantize: _quantize,
+    Slice: slice_records,
+    Softmax: _softmax,
+    Table: _table,
+    Transpose: transpose_records,
+}

@@ -1,0 +1,183 @@
+/* midge_model.h - how a compiled network lies in memory: the records, and the kernels they name.
+ *
+ * Read by the runtime and by the generated NAME.c; applications need only midge.h.
+ *
+ * A network is an array of records of MIDGE_OP_WORDS little-endian 32-bit words, one per step. A
+ * record holds no pointer: word MIDGE_OP_KERNEL is an index into the model's own table of kernels
+ * (so that only those are linked), activations are byte offsets into the arena, and constants are
+ * word offsets into the model's data. Records may therefore lie at any address.
+ */
+#ifndef MIDGE_MODEL_H
+#define MIDGE_MODEL_H
+
+#include "midge.h"
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_LITTLE_ENDIAN__)
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "midge: the constants of a model are little-endian; big-endian targets are not supported."
+#endif
+#endif
+
+#define MIDGE_OP_WORDS 16
+
+/* Two 16-bit numbers in a word, the first in the lower half. */
+#define MIDGE_PAIR(low, high) ((uint32_t)(low) | (uint32_t)(high) << 16)
+
+/* Four codes -128..127 in a word: zero point of x, zero point of y, and y's saturation limits. */
+#define MIDGE_CODES(x_zero_point, y_zero_point, low, high)                                         \
+    (((uint32_t)(x_zero_point)&255u) | ((uint32_t)(y_zero_point)&255u) << 8 |                      \
+     ((uint32_t)(low)&255u) << 16 | ((uint32_t)(high)&255u) << 24)
+
+/* Words of every record. */
+enum {
+    MIDGE_OP_KERNEL = 0, /* index into midge_model.kernels */
+    MIDGE_OP_X = 1,      /* arena offset of the first input */
+    MIDGE_OP_Y = 2,      /* arena offset of the output */
+    MIDGE_OP_DATA = 3,   /* data offset of the constants */
+};
+
+/* midge_conv2d_s8 and midge_depthwise_conv2d_s8. X [N, H, W, C], Y [N, H, W, O].
+ * Data: int32 bias [O], float32 multipliers [O], int8 weights [O, kh, kw, C / groups] (depthwise:
+ * [kh, kw, O]). */
+enum {
+    MIDGE_CONV_X_SIZE = 4,   /* pair: height, width */
+    MIDGE_CONV_Y_SIZE = 5,   /* pair: height, width */
+    MIDGE_CONV_CHANNELS = 6, /* pair: C, O */
+    MIDGE_CONV_KERNEL = 7,   /* pair: height, width */
+    MIDGE_CONV_STRIDE = 8,   /* pair: y, x */
+    MIDGE_CONV_DILATION = 9, /* pair: y, x */
+    MIDGE_CONV_PADS = 10,    /* pair: top, left */
+    MIDGE_CONV_GROUPS = 11,  /* pair: N, groups */
+    MIDGE_CONV_CODES = 12,
+};
+
+/* midge_fully_connected_s8. X [rows, depth], Y [rows, channels].
+ * Data: int32 bias [channels], float32 multipliers [channels], int8 weights [channels, depth]. */
+enum {
+    MIDGE_FC_ROWS = 4,
+    MIDGE_FC_DEPTH = 5,
+    MIDGE_FC_CHANNELS = 6,
+    MIDGE_FC_CODES = 12,
+};
+
+/* midge_max_pool_s8 and midge_average_pool_s8. X [N, H, W, C], Y [N, H, W, C].
+ * Data (average): float32 multipliers, one for the whole window, or with MIDGE_POOL_COUNTS 1 one
+ * for each number of elements 1..kh * kw that a clipped window may hold. */
+enum {
+    MIDGE_POOL_X_SIZE = 4,   /* pair: height, width */
+    MIDGE_POOL_Y_SIZE = 5,   /* pair: height, width */
+    MIDGE_POOL_CHANNELS = 6, /* pair: N, C */
+    MIDGE_POOL_KERNEL = 7,   /* pair: height, width */
+    MIDGE_POOL_STRIDE = 8,   /* pair: y, x */
+    MIDGE_POOL_PADS = 9,     /* pair: top, left */
+    MIDGE_POOL_COUNTS = 10,
+    MIDGE_POOL_CODES = 12,
+};
+
+/* midge_add_s8 and midge_add_wide_s8: y = half_even((a * MA + b * MB + K) / 2^SHIFT), saturated.
+ * midge_add_exact_s8: y = half_even(fma(a, RA, fma(b, RB, C))) on codes a + OFFSET, b + OFFSET. */
+enum {
+    MIDGE_ADD_B = 3, /* arena offset of the second input */
+    MIDGE_ADD_COUNT = 4,
+    MIDGE_ADD_SHIFT = 5,
+    MIDGE_ADD_MA = 6,
+    MIDGE_ADD_MB = 7,
+    MIDGE_ADD_K = 8,       /* two words, the lower first */
+    MIDGE_ADD_RA = 10,     /* float32 bits */
+    MIDGE_ADD_RB = 11,     /* float32 bits */
+    MIDGE_ADD_C = 12,      /* float32 bits */
+    MIDGE_ADD_OFFSET = 13, /* 128 where the ONNX file holds uint8 codes, else 0 */
+};
+
+/* midge_softmax_s8 over the last axis of X [rows, depth]. Data: uint32 table [256]. */
+enum {
+    MIDGE_SOFTMAX_ROWS = 4,
+    MIDGE_SOFTMAX_DEPTH = 5,
+};
+
+/* midge_table_s8: y = table[x + 128]. Data: int8 table [256].
+ * midge_flip_sign: y = x ^ 0x80.
+ * midge_quantize_f32_s8, midge_dequantize_s8_f32. */
+enum {
+    MIDGE_MAP_COUNT = 4,
+    MIDGE_MAP_SCALE = 5,      /* float32 bits */
+    MIDGE_MAP_ZERO_POINT = 6, /* two's complement */
+};
+
+/* midge_pad: fills Y, then copies X [S0, S1, S2, S3, S4] bytes into it. */
+enum {
+    MIDGE_PAD_VALUE = 3, /* byte */
+    MIDGE_PAD_BYTES = 4, /* size of Y */
+    MIDGE_PAD_START = 5, /* byte offset in Y of the first byte of X */
+    MIDGE_PAD_SHAPE = 6, /* 5 words; the last one is a run of bytes */
+    MIDGE_PAD_PITCH = 11 /* 4 words: bytes between neighbours in Y along each axis but the last */
+};
+
+/* midge_concat: copies one input, ROWS runs of BYTES, to where it belongs in Y. */
+enum {
+    MIDGE_CONCAT_ROWS = 4,
+    MIDGE_CONCAT_BYTES = 5,
+    MIDGE_CONCAT_PITCH = 6, /* bytes from run to run in Y */
+};
+
+/* midge_copy (Transpose, Slice): Y is written in order; the next element of X along axis i lies
+ * PITCH[i] bytes (two's complement) away. */
+enum {
+    MIDGE_COPY_ITEM = 3,  /* bytes of an element */
+    MIDGE_COPY_SHAPE = 4, /* 6 words: shape of Y */
+    MIDGE_COPY_PITCH = 10 /* 6 words */
+};
+
+/* One step of a network. */
+typedef struct midge_op {
+    uint32_t word[MIDGE_OP_WORDS];
+} midge_op;
+
+/* What a kernel works on. */
+typedef struct midge_memory {
+    uint8_t *arena;
+    const uint32_t *data;
+} midge_memory;
+
+/* Carries out one record. */
+typedef void (*midge_kernel)(const midge_memory *memory, const midge_op *op);
+
+/* A compiled network, all const. */
+struct midge_model {
+    uint32_t abi; /* MIDGE_ABI of the runtime that it was written for */
+    uint32_t arena_bytes;
+    uint32_t op_count;
+    uint16_t input_count;
+    uint16_t output_count;
+    const midge_op *ops;
+    const midge_kernel *kernels;
+    const uint32_t *data;             /* weights, biases, multipliers, tables */
+    const midge_tensor_info *tensors; /* inputs, then outputs */
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void midge_add_s8(const midge_memory *memory, const midge_op *op);
+void midge_add_wide_s8(const midge_memory *memory, const midge_op *op);
+void midge_add_exact_s8(const midge_memory *memory, const midge_op *op);
+void midge_average_pool_s8(const midge_memory *memory, const midge_op *op);
+void midge_concat(const midge_memory *memory, const midge_op *op);
+void midge_conv2d_s8(const midge_memory *memory, const midge_op *op);
+void midge_copy(const midge_memory *memory, const midge_op *op);
+void midge_depthwise_conv2d_s8(const midge_memory *memory, const midge_op *op);
+void midge_dequantize_s8_f32(const midge_memory *memory, const midge_op *op);
+void midge_flip_sign(const midge_memory *memory, const midge_op *op);
+void midge_fully_connected_s8(const midge_memory *memory, const midge_op *op);
+void midge_max_pool_s8(const midge_memory *memory, const midge_op *op);
+void midge_pad(const midge_memory *memory, const midge_op *op);
+void midge_quantize_f32_s8(const midge_memory *memory, const midge_op *op);
+void midge_softmax_s8(const midge_memory *memory, const midge_op *op);
+void midge_table_s8(const midge_memory *memory, const midge_op *op);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,24 @@
+/* midge_softmax_s8.c - softmax over the last axis; the output has scale 1/256, zero point -128. */
+#include "midge_kernel.h"
+
+/* d = max - x, S = sum E[d], y = min(255, (256 * E[d] + S / 2) / S) - 128, all in uint32; the
+ * converter scales the table E so that S < 2^32, and E <= 2^22. */
+void midge_softmax_s8(const midge_memory *memory, const midge_op *op) {
+    const size_t depth = op->word[MIDGE_SOFTMAX_DEPTH];
+    const uint32_t *table = memory->data + op->word[MIDGE_OP_DATA];
+    const int8_t *x = midge_codes_at(memory, op, MIDGE_OP_X);
+    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
+
+    for (uint32_t row = op->word[MIDGE_SOFTMAX_ROWS]; row > 0; --row, x += depth, y += depth) {
+        int32_t max = -128;
+        for (size_t i = 0; i < depth; ++i)
+            max = x[i] > max ? x[i] : max;
+        uint32_t sum = 0;
+        for (size_t i = 0; i < depth; ++i)
+            sum += table[max - x[i]];
+        for (size_t i = 0; i < depth; ++i) {
+            const uint32_t q = (256u * table[max - x[i]] + (sum >> 1)) / sum;
+            y[i] = (int8_t)((int32_t)(q < 255u ? q : 255u) - 128);
+        }
+    }
+}

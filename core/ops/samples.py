@@ -1,0 +1,58 @@
+"""Test inputs for the operators' `samples`: float64 arrays that keep clear of kinks and poles."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from midge.core.backend import Array
+from midge.core.opspec import Sample
+
+# Pairs of shapes that broadcast in every way: equal, 0-dim, leading, inner, both, empty.
+BROADCAST = (
+    ((2, 3), (2, 3)),
+    ((2, 3), ()),
+    ((), (3,)),
+    ((2, 3), (3,)),
+    ((2, 1, 3), (4, 1)),
+    ((2, 3, 2, 2), (1, 3, 1, 1)),
+    ((0, 3), (1, 3)),
+)
+SHAPES = ((), (3,), (2, 3), (2, 3, 2, 2), (2, 0))
+
+
+def distinct(rng: np.random.Generator, *shape: int, gap: float = 0.25) -> Array:
+    """Return values of both signs that differ from each other and from zero by at least `gap` / 2.
+
+    Finite differences then never cross a kink of abs, relu, max or clip.
+    """
+    size = int(np.prod(shape))
+    values = (np.arange(size) - size // 2 + 0.5) * gap + rng.uniform(-0.05, 0.05, size) * gap
+    return rng.permutation(values).reshape(shape)
+
+
+def positive(rng: np.random.Generator, *shape: int) -> Array:
+    """Return values in [0.5, 2]."""
+    return rng.uniform(0.5, 2, shape)
+
+
+def unary(values: Callable[..., Array] = distinct) -> Callable[..., Iterator[Sample]]:
+    """Return the `samples` of an operator with one input of any shape."""
+
+    def samples(rng: np.random.Generator) -> Iterator[Sample]:
+        for shape in SHAPES:
+            yield Sample((values(rng, *shape),))
+
+    return samples
+
+
+def binary(
+    first: Callable[..., Array] = distinct, second: Callable[..., Array] = distinct
+) -> Callable[..., Iterator[Sample]]:
+    """Return the `samples` of an operator with two inputs that broadcast."""
+
+    def samples(rng: np.random.Generator) -> Iterator[Sample]:
+        for a, b in BROADCAST:
+            yield Sample((first(rng, *a), second(rng, *b)))
+            yield Sample((first(rng, *b), second(rng, *a)))
+
+    return samples

@@ -1,0 +1,163 @@
+"""OpSpec: everything about one operator in one record, the registry OPS, and the one `apply`.
+
+To add an operator, write in a file of core/ops
+
+    def _scale(ctx: Node, x: Array, *, factor: float) -> Array:       # arrays in, array(s) out
+        ctx.save(0)                                  # keep input 0 (~0 would be output 0)
+        return x * x.dtype.type(factor)
+
+    def _scale_backward(ctx: Node, grad: Tensor) -> Gradients:        # Tensors in, Tensors out
+        (x,) = ctx.saved_tensors
+        return grad * ctx.attributes["factor"]
+
+    SCALE = register(OpSpec("scale", "", _scale, _scale_backward, samples))
+
+    def scale(x: Tensor, factor: float) -> Tensor:                    # checks, then apply
+        return apply(SCALE, (x,), {"factor": factor})
+
+Rules of the house:
+- `forward(ctx, *arrays, **attributes)` gets raw arrays (None for an absent optional input) of any
+  strides, all of one module (`xp_of`), and must return new arrays, except where `view=True`.
+- `backward(ctx, *grads)` is written in Tensor operators only, so that create_graph works; it
+  returns one Tensor or None per input (or the bare Tensor where there is one input). A gradient
+  that is still broadcast is summed to the input's shape, and cast to its dtype, by the engine.
+- What cannot be differentiated (axes, sizes, kernel sizes) travels as keyword attributes, already
+  in canonical form (dims >= 0, tuples): a trace shows them as they are.
+- Whatever backward needs goes through `ctx.save`, or, for arrays that are neither input nor output,
+  `ctx.anything = array`; both are freed when backward has run. Small facts go to `ctx.facts`.
+- `ctx.needs_input_grad[i]` tells whether input i wants a gradient: save and compute nothing else.
+- `samples(rng)` yields Sample inputs in float64; one test walks OPS and checks each against finite
+  differences, first and second order, another against PyTorch.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from midge.core.autograd.modes import STATE
+from midge.core.autograd.node import Edge, Node, SavedTensor
+from midge.core.backend import Array, xp_of
+from midge.core.tensor import Tensor
+
+Gradients: TypeAlias = "Tensor | tuple[Tensor | None, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One test input of an operator.
+
+    Args:
+        inputs: float64 arrays (or integer ones, or None) as NumPy arrays.
+        attributes: keyword attributes.
+    """
+
+    inputs: tuple[Array | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One operator.
+
+    Args:
+        name: PyTorch-like name, the key of OPS.
+        onnx: ONNX op_type, or "" where no single ONNX operator does the same.
+        forward: from arrays to an array or a tuple of arrays.
+        backward: gradient rule in Tensor operators, or None if it has no gradient.
+        samples: test inputs drawn from a NumPy generator.
+        view: the result may share memory with input 0.
+        traced_as: name in a trace, where two operators differ in their gradient only.
+    """
+
+    name: str
+    onnx: str
+    forward: Callable[..., Any]
+    backward: Callable[..., Gradients] | None
+    samples: Callable[[np.random.Generator], Iterable[Sample]]
+    view: bool = False
+    traced_as: str = ""
+
+
+OPS: dict[str, OpSpec] = {}
+NO_ATTRIBUTES: Mapping[str, Any] = {}
+
+
+def register(spec: OpSpec) -> OpSpec:
+    """Add an operator to OPS and return it."""
+    if spec.name in OPS:
+        raise ValueError(f"operator {spec.name!r} is registered twice.")
+    OPS[spec.name] = spec
+    return spec
+
+
+def apply(
+    spec: OpSpec,
+    inputs: Sequence[Tensor | None],
+    attributes: Mapping[str, Any] = NO_ATTRIBUTES,
+) -> Any:
+    """Run an operator on tensors and record exactly one node, or none.
+
+    Returns:
+        A Tensor, or a tuple of Tensors where forward returns a tuple. Integer and bool outputs
+        never require grad.
+    """
+    if STATE.tracer is not None:
+        return STATE.tracer.apply(spec, inputs, attributes)
+    node = Node(spec, attributes)
+    recording = False
+    if STATE.grad and spec.backward is not None:
+        node.needs_input_grad = needs = tuple(
+            [
+                t is not None and (t._requires_grad or (t._view is not None and t.requires_grad))
+                for t in inputs
+            ]
+        )
+        recording = True in needs
+    else:
+        node.needs_input_grad = (False,) * len(inputs)
+    arrays = [None if t is None else t.array for t in inputs]
+    result = spec.forward(node, *arrays, **attributes)
+    if type(result) is tuple:
+        outputs = tuple([Tensor(_as_array(array, arrays)) for array in result])
+        if recording:
+            record(node, inputs, outputs)
+        return outputs
+    output = Tensor(result if type(result) is np.ndarray else _as_array(result, arrays))
+    if recording:
+        record(node, inputs, (output,))
+    if spec.view:
+        output._link_view(inputs[0], spec, attributes)
+    return output
+
+
+def record(node: Node, inputs: Sequence[Tensor | None], outputs: tuple[Tensor, ...]) -> None:
+    """Put `node` into the graph between its inputs and its outputs."""
+    live = False
+    for index, output in enumerate(outputs):
+        if output.array.dtype.kind == "f":
+            output._requires_grad = live = True
+            output._node, output._index = node, index
+    if not live:
+        return
+    edges: list[Edge] = []
+    for tensor, needed in zip(inputs, node.needs_input_grad, strict=True):
+        if needed:
+            assert tensor is not None
+            source = tensor._node if tensor._view is None else tensor.grad_fn
+            edges.append((tensor, 0) if source is None else (source, tensor._index))
+        else:
+            edges.append(None)
+    node.record(tuple(edges), tuple([(o.array.shape, o.array.dtype) for o in outputs]))
+    if node.saved:
+        saved = []
+        for position in node.saved:
+            kept = inputs[position] if position >= 0 else outputs[~position]
+            saved.append(None if kept is None else SavedTensor(kept, node))
+        node.saved = saved
+
+
+def _as_array(result: Any, arrays: Sequence[Array | None]) -> Array:
+    """Return `result` as an array: NumPy hands 0-dim results back as scalars."""
+    return xp_of(*arrays).asarray(result)

@@ -14,7 +14,16 @@ from rich.table import Table
 from rich.text import Text
 
 Item = TypeVar("Item")
+NAME_WIDTH = 44  # of a node's name in a table; --json gives the whole
 PATIENCE_S = 1.0  # anything shorter needs no progress display
+
+
+def short(name: str, width: int = NAME_WIDTH) -> str:
+    """Cut a long name in its middle: exporters put the telling part at either end."""
+    if len(name) <= width:
+        return name
+    head = (width - 3) // 3
+    return f"{name[:head]}...{name[head + 3 - width :]}"
 
 
 class Console:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from midge.cli.files import write_text
+from midge.convert.onnx_out import write_bytes
 from midge.core.errors import InputError
 
 SCHEMA = 1  # of report.json; raised when a key changes its meaning
@@ -178,6 +178,7 @@ def write_report(report: Report, directory: Path) -> tuple[Path, Path]:
 
     page, data = directory / "index.html", directory / "report.json"
     html = render(report)
-    write_text(data, json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n")
-    write_text(page, html)
+    text = json.dumps(report.to_json(), indent=1, allow_nan=False) + "\n"
+    write_bytes(data, text.encode())
+    write_bytes(page, html.encode())
     return page, data

@@ -1,0 +1,157 @@
+"""From the ranges of activations to scales and zero-points.
+
+1. A tensor with a range of its own gets asymmetric 8-bit parameters (scheme.activation_params).
+2. A Softmax's output has scale 1/256 and zero-point 0.
+3. An operator that moves codes gives its output the parameters of its input; a Pad's value is made
+   part of that range.
+4. The inputs of a Concat share its output's parameters while each of them keeps `CONCAT_SQNR_DB`.
+"""
+
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert.passes.fold_pads import pad_value
+from midge.convert.select import Selection
+from midge.core.errors import InputError
+from midge.quant.rules import Kind
+from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, activation_params
+
+CONCAT_SQNR_DB = 25.0
+# A bell curve that fills 8 bits at four standard deviations has an SQNR of 40.9 dB; every doubling
+# of the step costs 6.02 dB. Used where only ranges are known.
+FULL_RANGE_SQNR_DB = 40.9
+CONCAT_RATIO = 10 ** ((FULL_RANGE_SQNR_DB - CONCAT_SQNR_DB) / 20)  # of two steps: 6.2
+
+Range = tuple[float, float]
+
+
+def params_from_ranges(
+    selection: Selection, ranges: Mapping[str, Range], dtype: str = "uint8"
+) -> dict[str, QuantParams]:
+    """Return the parameters of every tensor that is quantized.
+
+    Args:
+        selection: what is quantized.
+        ranges: (smallest, largest) of every activation, by name.
+        dtype: "uint8" or "int8".
+
+    Raises:
+        InputError: a tensor has no range.
+    """
+    roots = _roots(selection)
+    own: dict[ir.Value, Range] = {}
+    for value in selection.values():
+        if roots[value] is value:
+            if value.name not in ranges:
+                raise InputError(f"tensor {value.name!r} has no calibrated range.")
+            own[value] = ranges[g.name_of(value)]
+    _include_pad_values(selection, roots, own)
+    shared = _share_concat(selection, roots, own)
+    params: dict[str, QuantParams] = {}
+    for value in selection.values():
+        root = roots[value]
+        producer = root.producer()
+        if producer in selection.quantized and g.is_op(producer, "Softmax"):
+            params[g.name_of(value)] = SOFTMAX_PARAMS.as_dtype(dtype)
+        else:
+            params[g.name_of(value)] = activation_params(*shared[root], dtype)
+    return params
+
+
+def _roots(selection: Selection) -> dict[ir.Value, ir.Value]:
+    """Map every tensor to the one whose parameters it has."""
+    roots: dict[ir.Value, ir.Value] = {}
+    for value in selection.values():
+        producer = value.producer()
+        rule = selection.quantized.get(producer) if producer is not None else None
+        moved = rule is not None and rule.kind == Kind.SAME_SCALE and producer is not None
+        source = producer.inputs[0] if moved and producer is not None else None
+        roots[value] = value if source is None else roots[source]
+    return roots
+
+
+def _include_pad_values(
+    selection: Selection, roots: dict[ir.Value, ir.Value], own: dict[ir.Value, Range]
+) -> None:
+    for node in selection.quantized:
+        value = pad_value(node) if g.is_op(node, "Pad") else None
+        if value is not None and node.inputs[0] is not None:
+            root = roots[node.inputs[0]]
+            own[root] = min(own[root][0], value), max(own[root][1], value)
+
+
+def _span(bounds: Range) -> Range:
+    return min(bounds[0], 0.0), max(bounds[1], 0.0)
+
+
+def _width(bounds: Range) -> float:
+    low, high = _span(bounds)
+    return high - low
+
+
+def _share_concat(
+    selection: Selection, roots: dict[ir.Value, ir.Value], own: dict[ir.Value, Range]
+) -> dict[ir.Value, Range]:
+    """Return each root's range after the inputs of Concats were joined where they may be.
+
+    Groups grow one Concat at a time; a group takes in a tensor only if every member's own range is
+    at least 1 / CONCAT_RATIO of the joint one.
+    """
+    group: dict[ir.Value, list[ir.Value]] = {root: [root] for root in own}
+    for node, rule in selection.quantized.items():
+        if rule.kind != Kind.CONCAT:
+            continue
+        home = roots[selection.carrier(node)]
+        for operand in selection.operands(node):
+            root = roots.get(operand)
+            if root is None or group[root] is group[home]:
+                continue
+            joined = group[home] + group[root]
+            joint = _width(_union([own[v] for v in joined]))
+            if all(_may_share(v, own[v], joint, selection) for v in joined):
+                for member in joined:
+                    group[member] = joined
+    return {root: _union([own[v] for v in group[root]]) for root in own}
+
+
+def _may_share(value: ir.Value, bounds: Range, joint: float, selection: Selection) -> bool:
+    producer = value.producer()
+    fixed = producer in selection.quantized and g.is_op(producer, "Softmax")
+    return not fixed and joint <= CONCAT_RATIO * _width(bounds)
+
+
+def _union(ranges: list[Range]) -> Range:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def wide_concats(selection: Selection, params: Mapping[str, QuantParams]) -> dict[str, str]:
+    """Return the Concats to keep in float -> why.
+
+    These join tensors whose steps differ by more than CONCAT_RATIO, so that one scale would leave a
+    part below CONCAT_SQNR_DB, and nothing behind them computes in codes that needs that one scale.
+    """
+    found = {}
+    for node, rule in selection.quantized.items():
+        if rule.kind != Kind.CONCAT or _feeds_codes(node, selection):
+            continue
+        y_scale = params[g.name_of(selection.carrier(node))].scale
+        for operand in selection.operands(node):
+            x = params.get(g.name_of(operand))
+            if x is not None and y_scale > CONCAT_RATIO * x.scale:
+                found[g.label(node)] = (
+                    f"one scale for all would leave {operand.name!r} below {CONCAT_SQNR_DB:.0f} dB"
+                )
+    return found
+
+
+def _feeds_codes(node: ir.Node, selection: Selection) -> bool:
+    """Tell whether the node's result reaches a quantized operator that computes."""
+    for use in (u for v in node.outputs for u in v.uses()):
+        rule = selection.quantized.get(use.node)
+        if rule is None:
+            continue
+        if rule.kind != Kind.SAME_SCALE or _feeds_codes(use.node, selection):
+            return True
+    return False

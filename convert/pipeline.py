@@ -1,0 +1,237 @@
+"""The road from a float ONNX file to a quantized one, as one readable function."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert.activation_params import Range, params_from_ranges, wide_concats
+from midge.convert.calibrate import Progress, calibrate
+from midge.convert.calibration_data import RANDOM, Samples, open_samples
+from midge.convert.canonical import canonicalize
+from midge.convert.coverage import Coverage
+from midge.convert.onnx_in import notices, read_model, require_known_dims
+from midge.convert.onnx_out import write_bytes, write_model
+from midge.convert.passes.base import PassRecord
+from midge.convert.quantize import quantize_graph
+from midge.convert.quantize_report import (
+    QuantizeOptions,
+    QuantizeReport,
+    check_options,
+    parameters_path,
+    parameters_record,
+)
+from midge.convert.select import Selection, check_names, select
+from midge.core.errors import InputError
+from midge.quant.scheme import QuantParams
+
+__all__ = ["QuantizeOptions", "QuantizeReport", "canonicalize", "convert_file", "quantize_file"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """What bringing a float file into canonical form gave.
+
+    Args:
+        output: the file written.
+        coverage: nodes that were folded, and those that stay.
+        notices: lines that the user must see.
+    """
+
+    output: Path
+    coverage: list[Coverage]
+    notices: list[str]
+
+
+def convert_file(
+    path: str | Path, out: str | Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> ConvertReport:
+    """Read a float ONNX file, bring it into canonical form and write it.
+
+    Raises:
+        InputError: the file cannot be read or written.
+    """
+    model = read_model(path, input_shapes)
+    before = nodes_by_name(model)
+    records = canonicalize(model)
+    write_model(model, out)
+    left = [Coverage(g.label(n), g.operator(n), "float", "not quantized") for n in model.graph]
+    return ConvertReport(Path(out), _with_folded(left, records, before), notices(model))
+
+
+def quantize_file(
+    path: str | Path,
+    out: str | Path,
+    calib_spec: str,
+    options: QuantizeOptions | None = None,
+    *,
+    progress: Progress | None = None,
+) -> QuantizeReport:
+    """Quantize a float ONNX file to int8 and write it, with its parameters beside it.
+
+    Args:
+        path: float ONNX file.
+        out: the file to write; OUT.quant.json is written beside it.
+        calib_spec: calibration data, see calibration_data.open_samples.
+        options: how.
+        progress: called with the number of calibration samples done.
+
+    Raises:
+        InputError: the model, the data or an option is at fault; nothing is written.
+        ToolError: ONNX Runtime or onnx refuse the result; nothing is written.
+    """
+    options, out = options or QuantizeOptions(), Path(out)
+    check_options(options)
+    model = read_model(path, options.input_shapes, dynamic=True)
+    refuse_quantized(model, path)
+    check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
+    before = nodes_by_name(model)
+    samples = open_samples(
+        calib_spec,
+        model,
+        seed=options.seed,
+        limit=options.samples,
+        skip_bad=options.skip_bad_samples,
+    )
+    if calib_spec == RANDOM:
+        require_known_dims(model, path)
+    lines = notices(model)
+    records = canonicalize(model)
+    selection = _select(model, options, {})
+    if not selection.quantized:
+        raise InputError(f"{path}: no node of it can be quantized: {_reasons(selection)}.")
+    shapes = _ShapeLog(samples)
+    ranges = calibrate(
+        model,
+        shapes,
+        options.calibration_method,
+        tensors=[g.name_of(v) for v in selection.values()],
+        progress=progress,
+    )
+    shapes.require_named_dims(model, path)
+    params, refused = choose_params(model, ranges, options)
+    quantized = quantize_graph(
+        model,
+        params,
+        per_channel=options.per_channel,
+        io_type=options.io_type,
+        activation_type=options.activation_type,
+        nodes_to_exclude=options.nodes_to_exclude,
+        op_types_to_quantize=options.op_types_to_quantize,
+        refused=refused,
+    )
+    collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
+    lines += _data_notices(samples, collapsed, calib_spec, options) + quantized.notices
+    example = next(iter(samples)) if options.io_type == "float32" else None
+    write_model(quantized.model, out, example)
+    coverage = _with_folded(quantized.coverage, records, before)
+    parameters = parameters_path(out)
+    record = parameters_record(path, out, calib_spec, options, samples, params, quantized)
+    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
+
+
+def refuse_quantized(model: ir.Model, path: str | Path) -> None:
+    """Refuse a model that holds quantized operators already.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for node in model.graph:
+        if "Quantize" in node.op_type or node.op_type.startswith("QLinear"):
+            raise InputError(
+                f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
+                "the float model, or compile this one as it is."
+            )
+
+
+def choose_params(
+    model: ir.Model, ranges: Mapping[str, Range], options: QuantizeOptions
+) -> tuple[dict[str, QuantParams], dict[str, str]]:
+    """Return activation parameters, and the nodes that their ranges keep in float -> why."""
+    refused: dict[str, str] = {}
+    while True:
+        selection = _select(model, options, refused)
+        params = params_from_ranges(selection, ranges, options.activation_type)
+        more = wide_concats(selection, params)
+        if not more:
+            return params, refused
+        refused |= more
+
+
+def _select(model: ir.Model, options: QuantizeOptions, refused: dict[str, str]) -> Selection:
+    return select(
+        model,
+        nodes_to_exclude=options.nodes_to_exclude,
+        op_types_to_quantize=options.op_types_to_quantize,
+        refused=refused,
+    )
+
+
+def nodes_by_name(model: ir.Model) -> dict[str, str]:
+    """Return operator by node name of the main graph."""
+    return {g.label(n): g.operator(n) for n in model.graph}
+
+
+def _with_folded(
+    coverage: list[Coverage], records: list[PassRecord], before: Mapping[str, str]
+) -> list[Coverage]:
+    """Add what the passes folded, and why a node that stays was not folded."""
+    left = {c.node for c in coverage}
+    why = {r.node: r.reason for r in records if r.state == "folded"}
+    folded = [
+        Coverage(node, op_type, "folded", why.get(node, "constant, or nothing depends on it"))
+        for node, op_type in before.items()
+        if node not in left
+    ]
+    return coverage + folded
+
+
+def _reasons(selection: Selection) -> str:
+    found = {f"{g.label(n)} ({g.operator(n)}): {why}" for n, why in selection.kept.items()}
+    return "; ".join(sorted(found)[:3])
+
+
+class _ShapeLog:
+    """Samples whose shapes are remembered."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self.seen: dict[str, set[tuple[int, ...]]] = {}
+
+    def __iter__(self) -> Any:
+        for sample in self.samples:
+            for name, array in sample.items():
+                self.seen.setdefault(name, set()).add(array.shape)
+            yield sample
+
+    def require_named_dims(self, model: ir.Model, path: str | Path) -> None:
+        """Ask for --input-shape where a dimension is unknown but all samples have the same."""
+        hint = {name: next(iter(shapes)) for name, shapes in self.seen.items()}
+        if all(len(shapes) == 1 for shapes in self.seen.values()):
+            require_known_dims(model, path, hint)
+
+
+def _data_notices(
+    samples: Samples, collapsed: tuple[str, ...], spec: str, options: QuantizeOptions
+) -> list[str]:
+    lines = []
+    if spec == RANDOM:
+        lines.append("calibrated on random numbers: the scales mean nothing for real data.")
+    if samples.skipped:
+        which = ", ".join(map(str, samples.skipped[:10]))
+        more = "" if len(samples.skipped) <= 10 else ", ..."
+        lines.append(
+            f"{len(samples.skipped)} bad calibration samples skipped (NaN or Inf): {which}{more}."
+        )
+    if collapsed:
+        names, verb = ", ".join(map(repr, collapsed[:5])), "are" if len(collapsed) > 1 else "is"
+        lines.append(
+            f"the range collapsed: {names} {verb} 0 throughout the "
+            "calibration data; calibrate on data that drive the model."
+        )
+    return lines

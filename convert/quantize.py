@@ -1,0 +1,168 @@
+"""Static INT8: from a canonical float graph and scales to the QDQ graph that ONNX Runtime fuses."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert.activation_params import wide_concats
+from midge.convert.coverage import Coverage
+from midge.convert.insert_qdq import Writer, constant_params, is_redundant
+from midge.convert.io_types import set_io_type
+from midge.convert.layer_codes import layer_codes, overflowing, raised_notices
+from midge.convert.passes.remove_dead import RemoveDead
+from midge.convert.select import Selection, select
+from midge.core.errors import InputError
+from midge.quant.rules import Kind
+from midge.quant.scheme import QuantParams, WeightCodes
+
+MAX_ROUNDS = 8  # of taking back choices; each takes at least one node out
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedGraph:
+    """A quantized graph and what became of every node.
+
+    Args:
+        model: QDQ graph.
+        coverage: one record per node of the float graph.
+        notices: lines that the user must see.
+        codes: integer parameters of every layer, by the name of its quantized output.
+    """
+
+    model: ir.Model
+    coverage: list[Coverage]
+    notices: list[str]
+    codes: dict[str, WeightCodes]
+
+
+def quantize_graph(
+    model: ir.Model,
+    params: Mapping[str, QuantParams],
+    layers: Mapping[str, WeightCodes] | None = None,
+    *,
+    per_channel: bool = True,
+    io_type: str = "float32",
+    activation_type: str = "uint8",
+    nodes_to_exclude: Iterable[str] = (),
+    op_types_to_quantize: Iterable[str] | None = None,
+    refused: Mapping[str, str] | None = None,
+) -> QuantizedGraph:
+    """Quantize a graph; the one given is left as it is.
+
+    Args:
+        model: canonical float graph (canonical.canonicalize).
+        params: of every activation that is quantized, by tensor name; for a layer with a fused Relu
+            or Clip, of that one's output. Operators that move codes may be left out: their output
+            has their input's.
+        layers: integer parameters of layers that are fixed already (from training), by the same
+            names; the others are quantized here.
+        per_channel: one weight scale per output channel.
+        io_type: "float32" keeps inputs and outputs; "int8" and "uint8" make them codes.
+        activation_type: "uint8" or "int8".
+        nodes_to_exclude: names of nodes that stay in float.
+        op_types_to_quantize: the only operators to quantize; None stands for all.
+        refused: further nodes that stay in float -> why.
+
+    Raises:
+        InputError: parameters are missing or contradict each other.
+    """
+    clone = model.clone()
+    given = {k: p.as_dtype(activation_type) for k, p in params.items()}
+    no = dict(refused or {})
+    for _ in range(MAX_ROUNDS):
+        selection = select(
+            clone,
+            nodes_to_exclude=nodes_to_exclude,
+            op_types_to_quantize=op_types_to_quantize,
+            refused=no,
+        )
+        full = complete_params(selection, given)
+        codes = layer_codes(selection, full, layers or {}, per_channel)
+        more = wide_concats(selection, full) | overflowing(codes, selection, full)
+        if not more:
+            break
+        no |= more
+    coverage = _coverage(selection, full, codes)
+    notices = raised_notices(codes)
+    by_name = {g.name_of(selection.carrier(n)): c for n, c in codes.items()}
+    _write(clone, selection, full, codes, io_type)
+    RemoveDead()(clone)
+    return QuantizedGraph(clone, coverage, notices, by_name)
+
+
+def complete_params(
+    selection: Selection, params: Mapping[str, QuantParams]
+) -> dict[str, QuantParams]:
+    """Return parameters for every quantized tensor; what moves codes hands its input's on.
+
+    Raises:
+        InputError: a tensor has none.
+    """
+    full: dict[str, QuantParams] = {}
+    for value in selection.values():
+        name, producer = g.name_of(value), value.producer()
+        rule = selection.quantized.get(producer) if producer is not None else None
+        if rule is not None and rule.kind == Kind.SAME_SCALE and producer is not None:
+            source = producer.inputs[0]
+            assert source is not None
+            full[name] = full[g.name_of(source)]
+        elif name in params:
+            full[name] = params[name]
+        else:
+            raise InputError(f"tensor {name!r} has no quantization parameters.")
+    return full
+
+
+def _write(
+    model: ir.Model,
+    selection: Selection,
+    params: dict[str, QuantParams],
+    codes: Mapping[ir.Node, WeightCodes],
+    io_type: str,
+) -> None:
+    writer = Writer(model, selection, dict(params), g.Names(model.graph))
+    writer.drop_bounds()
+    constants = [
+        (node, index, array, _constant_params(writer, node, array))
+        for node in selection.quantized
+        if node not in codes
+        for index, value in enumerate(node.inputs)
+        if value in selection.operands(node) and (array := g.constant(value)) is not None
+    ]
+    for value in selection.values():
+        writer.quantize(value)
+    for node, code in codes.items():
+        writer.write_layer(node, code)
+    for node, index, array, p in constants:
+        writer.write_operand(node, index, p, array)
+    set_io_type(writer, io_type)
+
+
+def _constant_params(writer: Writer, node: ir.Node, array: g.Array) -> QuantParams:
+    """Return the parameters of a constant operand: a Concat's are those of its output."""
+    y = writer.params[g.name_of(writer.selection.carrier(node))]
+    return y if g.is_op(node, "Concat") else constant_params(array, y.dtype)
+
+
+def _coverage(
+    selection: Selection, params: Mapping[str, QuantParams], codes: Mapping[ir.Node, WeightCodes]
+) -> list[Coverage]:
+    records = []
+    for node in (*selection.quantized, *selection.fused, *selection.kept):
+        if node in selection.kept:
+            state, reason = "float", selection.kept[node]
+        elif node in selection.fused:
+            layer = g.label(selection.fused[node])
+            gone = is_redundant(node, params[g.name_of(node.outputs[0])])
+            state, reason = (
+                "quantized",
+                f"saturation of {layer}" if gone else f"on codes of {layer}",
+            )
+        else:
+            state, reason = "quantized", selection.quantized[node].kind.value
+            if node in codes:
+                reason += ", per channel" if codes[node].scale.size > 1 else ", per tensor"
+        records.append(Coverage(g.label(node), g.operator(node), state, reason))
+    return records

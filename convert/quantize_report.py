@@ -1,0 +1,145 @@
+"""What quantizing a file takes and gives: options, report, and the .quant.json beside it."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from midge.convert.calibrate import METHODS
+from midge.convert.calibration_data import RANDOM, Samples
+from midge.convert.coverage import Coverage, counts
+from midge.convert.io_types import IO_TYPES
+from midge.convert.quantize import QuantizedGraph
+from midge.core.errors import InputError
+from midge.quant.scheme import QuantParams
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeOptions:
+    """How to quantize; the fields are the command line's options.
+
+    Args:
+        per_channel: one weight scale per output channel.
+        activation_type: "uint8" or "int8", in the ONNX file.
+        io_type: "float32", "int8" or "uint8", of the file's inputs and outputs.
+        calibration_method: one of calibrate.METHODS.
+        samples: most calibration samples to take; None takes all.
+        skip_bad_samples: leave samples with NaN or Inf out instead of stopping.
+        nodes_to_exclude: names of nodes that stay in float.
+        op_types_to_quantize: the only operators to quantize; None stands for all.
+        input_shapes: shapes of inputs with unknown dimensions, by name.
+        seed: of everything random.
+    """
+
+    per_channel: bool = True
+    activation_type: str = "uint8"
+    io_type: str = "float32"
+    calibration_method: str = "minmax"
+    samples: int | None = None
+    skip_bad_samples: bool = False
+    nodes_to_exclude: tuple[str, ...] = ()
+    op_types_to_quantize: tuple[str, ...] | None = None
+    input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizeReport:
+    """What quantizing a file gave.
+
+    Args:
+        output: the file written.
+        parameters: its .quant.json.
+        coverage: what became of every node of the file that was read.
+        notices: lines that the user must see.
+        samples: calibration samples used.
+        collapsed: tensors whose calibrated range is a single point at 0.
+    """
+
+    output: Path
+    parameters: Path
+    coverage: list[Coverage]
+    notices: list[str]
+    samples: int
+    collapsed: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of nodes per state."""
+        return counts(self.coverage)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            "output": str(self.output),
+            "parameters": str(self.parameters),
+            "counts": self.counts,
+            "coverage": [c.to_json() for c in self.coverage],
+            "notices": self.notices,
+            "samples": self.samples,
+            "collapsed": list(self.collapsed),
+        }
+
+
+def check_options(options: QuantizeOptions) -> None:
+    """Refuse an option that cannot be, before anything is read.
+
+    Raises:
+        InputError: naming it and what is allowed.
+    """
+    choices: dict[str, Iterable[str]] = {
+        "calibration_method": METHODS,
+        "activation_type": ("uint8", "int8"),
+        "io_type": IO_TYPES,
+    }
+    for name, allowed in choices.items():
+        value = getattr(options, name)
+        if value not in allowed:
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} {value!r} must be one of {', '.join(allowed)}.")
+
+
+def parameters_path(out: Path) -> Path:
+    """Return where the parameters of a quantized file go: model.int8.onnx -> model.quant.json."""
+    return out.with_name(out.name.removesuffix(".onnx").removesuffix(".int8") + ".quant.json")
+
+
+def parameters_record(
+    path: str | Path,
+    out: Path,
+    spec: str,
+    options: QuantizeOptions,
+    samples: Samples,
+    params: Mapping[str, QuantParams],
+    quantized: QuantizedGraph,
+) -> dict[str, Any]:
+    """Return the content of the .quant.json: what makes the file reproducible and readable."""
+    return {
+        "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
+        "quantized": {"name": out.name, "sha256": _sha256(out)},
+        "calibration": {
+            "method": options.calibration_method,
+            "samples": samples.count,
+            "skipped": samples.skipped,
+            "sha256": samples.sha256(),
+            "random": spec == RANDOM,
+        },
+        "seed": options.seed,
+        "per_channel": options.per_channel,
+        "activation_type": options.activation_type,
+        "io_type": options.io_type,
+        "activations": {
+            name: {"scale": float(p.scale), "zero_point": p.zero_point, "dtype": p.dtype}
+            for name, p in params.items()
+        },
+        "weights": {
+            name: {"scale": [float(s) for s in code.scale], "raised": list(code.raised)}
+            for name, code in quantized.codes.items()
+        },
+    }
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

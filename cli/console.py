@@ -2,18 +2,23 @@
 
 import json
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console as RichConsole
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-Item = TypeVar("Item")
 NAME_WIDTH = 44  # of a node's name in a table; --json gives the whole
 PATIENCE_S = 1.0  # anything shorter needs no progress display
 
@@ -84,43 +89,32 @@ class Console:
             print(json.dumps(value, indent=2, allow_nan=False))
 
     @contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """Show a spinner with the elapsed time once the block takes longer than a second."""
-        progress = self._progress(bar=False)
-        progress.add_task(what, total=None)
-        timer = threading.Timer(PATIENCE_S, progress.start)
-        timer.daemon = True
-        if not self.quiet:
-            timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join(PATIENCE_S if timer.is_alive() else 0)
-            progress.stop()
+    def working(self, what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+        """Show what is going on, and for how long, once the block takes longer than a second.
 
-    def track(self, items: Iterable[Item], what: str, total: int | None = None) -> Iterator[Item]:
-        """Yield `items` and show a bar once that takes longer than a second."""
-        progress = self._progress(bar=True)
-        task = progress.add_task(what, total=total)
-        start = time.monotonic()
-        try:
-            for item in items:
-                yield item
-                progress.advance(task)
-                late = time.monotonic() - start > PATIENCE_S
-                if late and not (self.quiet or progress.live.is_started):
-                    progress.start()
-        finally:
-            progress.stop()
+        Args:
+            what: is being done.
+            total: number of items, None when unknown.
 
-    def _progress(self, *, bar: bool) -> Progress:
-        columns = [BarColumn(), TextColumn("{task.completed}")] if bar else []
-        return Progress(
+        Yields:
+            A function to call with the number of items done.
+        """
+        columns = [] if total is None else [BarColumn(), MofNCompleteColumn()]
+        progress = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             *columns,
             TimeElapsedColumn(),
             console=self._err,
             transient=True,
         )
+        task = progress.add_task(what, total=total)
+        timer = threading.Timer(PATIENCE_S, progress.start)
+        timer.daemon = True
+        if not self.quiet:
+            timer.start()
+        try:
+            yield lambda done: progress.update(task, completed=done)
+        finally:
+            timer.cancel()
+            progress.stop()

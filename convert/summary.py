@@ -12,6 +12,7 @@ from midge.convert.canonical import canonicalize
 from midge.convert.select import select
 
 Q, DQ = "QuantizeLinear", "DequantizeLinear"
+CODES = (ir.DataType.INT8, ir.DataType.UINT8)
 Dims = tuple[int | None, ...]
 
 
@@ -159,16 +160,38 @@ def _is_integer(node: ir.Node) -> bool:
     inputs = [v for v in node.inputs if v is not None and not g.is_constant(v)]
     users = [use.node for output in node.outputs for use in output.uses()]
     return (
-        bool(inputs and users)
-        and all(g.is_op(v.producer(), DQ) for v in inputs)
-        and all(g.is_op(user, Q) or _fused(user) for user in users)
+        bool(inputs)
+        and all(_from_codes(value) for value in inputs)
+        and (all(value.dtype in CODES for value in node.outputs) or bool(users))
+        and all(_to_codes(user) for user in users)
     )
 
 
-def _fused(node: ir.Node) -> bool:
-    """Say whether a Relu or Clip hands its result to one QuantizeLinear."""
-    follower = g.sole_consumer(node.outputs[0])
-    return g.is_op(node, "Relu", "Clip") and g.is_op(follower, Q)
+def _from_codes(value: ir.Value) -> bool:
+    producer, follower = value.producer(), g.sole_consumer(value)
+    if value.dtype in CODES or g.is_op(producer, DQ):
+        return True
+    return producer is not None and follower is not None and _is_epilogue(follower)
+
+
+def _to_codes(user: ir.Node) -> bool:
+    if g.is_op(user, Q, DQ) or user.outputs[0].dtype in CODES:
+        return True
+    follower = g.sole_consumer(user.outputs[0])
+    return _is_epilogue(user) and follower is not None and _to_codes(follower)
+
+
+def _is_epilogue(node: ir.Node) -> bool:
+    """Say whether a node belongs to the layer before it: a saturation or a bias."""
+    if g.is_op(node, "Relu", "Clip"):
+        return True
+    return g.is_op(node, "Add") and any(_is_bias(value) for value in node.inputs)
+
+
+def _is_bias(value: ir.Value | None) -> bool:
+    producer = value.producer() if value is not None else None
+    source = producer.inputs[0] if producer is not None and g.is_op(producer, DQ) else value
+    return g.is_constant(source)
 
 
 def _range(value: ir.Value) -> tuple[float, float] | None:

@@ -1,0 +1,105 @@
+"""midge quantize: a float ONNX file to INT8, from calibration data."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from midge.cli.console import Console
+from midge.cli.coverage import show_coverage
+from midge.cli.options import (
+    calibration_options,
+    common_options,
+    input_shape_option,
+    model_argument,
+    names_option,
+    output_option,
+    samples_option,
+    seed_option,
+)
+from midge.convert.calibrate import METHODS
+from midge.convert.calibration_data import RANDOM
+from midge.convert.pipeline import QuantizeOptions, quantize_file
+
+IO_TYPES = ("float32", "int8", "uint8")
+ACTIVATION_TYPES = ("uint8", "int8")
+
+
+def calibration_spec(calib_data: str | None, random_calib: bool) -> str:
+    """Return the data to calibrate on; exactly one of both options must be given."""
+    if calib_data and random_calib:
+        raise click.UsageError("--calib-data and --random-calib exclude each other.")
+    if random_calib:
+        return RANDOM
+    if not calib_data:
+        raise click.UsageError(
+            "No calibration data. Give --calib-data DATA with some of the inputs that the model "
+            "will see; --random-calib is for a dry run."
+        )
+    return calib_data
+
+
+@click.command("quantize")
+@model_argument
+@output_option("the quantized .onnx file; its parameters go beside it as .quant.json")
+@calibration_options
+@samples_option(None, "Most calibration samples to take; all by default.")
+@click.option(
+    "--calibration-method",
+    type=click.Choice(sorted(METHODS)),
+    default="minmax",
+    show_default=True,
+    help="How ranges follow from the data.",
+)
+@click.option(
+    "--per-channel/--per-tensor",
+    default=True,
+    show_default=True,
+    help="One weight scale for each output channel, or one for all.",
+)
+@click.option(
+    "--io-type",
+    type=click.Choice(IO_TYPES),
+    default="float32",
+    show_default=True,
+    help="Type of the file's inputs and outputs.",
+)
+@click.option(
+    "--activation-type",
+    type=click.Choice(ACTIVATION_TYPES),
+    default="uint8",
+    show_default=True,
+    help="Type of activations in the file; the arithmetic is the same.",
+)
+@names_option("--nodes-to-exclude", "Nodes that stay in float. Repeatable.")
+@names_option("--op-types-to-quantize", "The only operators to quantize. Repeatable.")
+@click.option("--skip-bad-samples", is_flag=True, help="Leave samples with NaN or Inf out.")
+@input_shape_option
+@seed_option
+@common_options
+def command(
+    model: Path,
+    output: Path,
+    calib_data: str | None,
+    random_calib: bool,
+    op_types_to_quantize: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Quantize a float ONNX file to INT8 (QuantizeLinear and DequantizeLinear nodes).
+
+    MODEL is any float .onnx file; OUTPUT runs in ONNX Runtime and compiles with `midge compile`.
+    """
+    console = Console(as_json, quiet)
+    spec = calibration_spec(calib_data, random_calib)
+    chosen = QuantizeOptions(op_types_to_quantize=op_types_to_quantize or None, **options)
+    with console.working(f"Calibrating {model}", chosen.samples) as progress:
+        report = quantize_file(model, output, spec, chosen, progress=progress)
+    for line in report.notices:
+        console.notice(line)
+    show_coverage(console, report.coverage)
+    states = ", ".join(f"{n} {state}" for state, n in report.counts.items() if n)
+    console.text(f"{report.output}: {states}; {report.samples} calibration samples")
+    console.text(f"{report.parameters}: scales, hashes, seed")
+    console.result(report.to_json())

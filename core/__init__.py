@@ -1,6 +1,57 @@
 """Tensors, autograd, nn, optimizers and data: NumPy or CuPy underneath."""
 
+# autograd first: tensor.py builds on its lower half.
 from midge.core import autograd
+from midge.core.autograd.modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from midge.core.creation import (
+    arange,
+    empty,
+    eye,
+    from_numpy,
+    full,
+    linspace,
+    ones,
+    ones_like,
+    rand,
+    randint,
+    randn,
+    randperm,
+    tensor,
+    zeros,
+    zeros_like,
+)
+from midge.core.random import Generator, manual_seed
 from midge.core.tensor import Tensor
 
-__all__ = ["Tensor", "autograd"]
+__all__ = [
+    "Generator",
+    "Tensor",
+    "arange",
+    "autograd",
+    "empty",
+    "enable_grad",
+    "eye",
+    "from_numpy",
+    "full",
+    "inference_mode",
+    "is_grad_enabled",
+    "linspace",
+    "manual_seed",
+    "no_grad",
+    "ones",
+    "ones_like",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "set_grad_enabled",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]

@@ -32,7 +32,7 @@ Rules of the house:
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -82,6 +82,8 @@ class OpSpec:
 
 OPS: dict[str, OpSpec] = {}
 NO_ATTRIBUTES: Mapping[str, Any] = {}
+_NO_GRADIENT = ((), (False,), (False, False), (False, False, False))
+_NDARRAY = np.ndarray
 
 
 def register(spec: OpSpec) -> OpSpec:
@@ -96,40 +98,43 @@ def apply(
     spec: OpSpec,
     inputs: Sequence[Tensor | None],
     attributes: Mapping[str, Any] = NO_ATTRIBUTES,
-) -> Any:
+) -> Tensor:
     """Run an operator on tensors and record exactly one node, or none.
 
     Returns:
-        A Tensor, or a tuple of Tensors where forward returns a tuple. Integer and bool outputs
-        never require grad.
+        A Tensor; use `apply_multi` where forward returns a tuple of arrays. Integer and bool
+        outputs never require grad.
     """
     if STATE.tracer is not None:
-        return STATE.tracer.apply(spec, inputs, attributes)
-    node = Node(spec, attributes)
+        traced: Tensor = STATE.tracer.apply(spec, inputs, attributes)
+        return traced
+    needs = _NO_GRADIENT[len(inputs)] if len(inputs) < 4 else (False,) * len(inputs)
     recording = False
     if STATE.grad and spec.backward is not None:
-        node.needs_input_grad = needs = tuple(
-            [
-                t is not None and (t._requires_grad or (t._view is not None and t.requires_grad))
-                for t in inputs
-            ]
-        )
-        recording = True in needs
-    else:
-        node.needs_input_grad = (False,) * len(inputs)
+        for t in inputs:
+            if t is not None and (t._requires_grad or (t._view is not None and t.requires_grad)):
+                recording = True
+                needs = tuple([t is not None and t.requires_grad for t in inputs])
+                break
+    node = Node(spec, attributes, needs)
     arrays = [None if t is None else t.array for t in inputs]
     result = spec.forward(node, *arrays, **attributes)
     if type(result) is tuple:
-        outputs = tuple([Tensor(_as_array(array, arrays)) for array in result])
+        outputs = tuple([Tensor(as_array(array, arrays)) for array in result])
         if recording:
             record(node, inputs, outputs)
-        return outputs
-    output = Tensor(result if type(result) is np.ndarray else _as_array(result, arrays))
+        return outputs  # type: ignore[return-value]  # see apply_multi
+    output = Tensor(result if type(result) is _NDARRAY else as_array(result, arrays))
     if recording:
         record(node, inputs, (output,))
     if spec.view:
+        assert inputs[0] is not None
         output._link_view(inputs[0], spec, attributes)
     return output
+
+
+# The same function for operators with several outputs.
+apply_multi = cast("Callable[..., tuple[Tensor, ...]]", apply)
 
 
 def record(node: Node, inputs: Sequence[Tensor | None], outputs: tuple[Tensor, ...]) -> None:
@@ -158,6 +163,6 @@ def record(node: Node, inputs: Sequence[Tensor | None], outputs: tuple[Tensor, .
         node.saved = saved
 
 
-def _as_array(result: Any, arrays: Sequence[Array | None]) -> Array:
+def as_array(result: Any, arrays: Sequence[Array | None]) -> Array:
     """Return `result` as an array: NumPy hands 0-dim results back as scalars."""
     return xp_of(*arrays).asarray(result)

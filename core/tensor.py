@@ -17,6 +17,8 @@ from midge.core.device import Device, device_of
 from midge.core.dtypes import DType, as_dtype, is_float
 from midge.core.errors import InputError
 
+_NDARRAY = np.ndarray
+
 
 class Tensor(operators.Operators, methods.Methods):
     """An n-dimensional array that records what is computed with it.
@@ -48,7 +50,7 @@ class Tensor(operators.Operators, methods.Methods):
 
     def __init__(self, array: Array, requires_grad: bool = False) -> None:
         """Wrap `array`."""
-        if type(array) is not np.ndarray and not is_array(array):
+        if type(array) is not _NDARRAY and not is_array(array):
             array = _wrap(array)
         self.array = array
         self.grad = None

@@ -51,9 +51,8 @@ class Function:
                 f"{cls.__name__}: a custom Function cannot be traced; trace the model in eval mode "
                 "or express it in operators."
             )
-        ctx = Node(_Rule(cls), {})
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
-        ctx.needs_input_grad = needs
+        ctx = Node(_Rule(cls), {}, needs)
         previous = STATE.grad
         STATE.grad = False
         try:
@@ -67,8 +66,6 @@ class Function:
             # An argument handed through unchanged stays what it is outside.
             outputs = tuple(o.detach() if any(o is a for a in args) else o for o in outputs)
             _record(ctx, args, outputs)
-        else:
-            ctx.release()
         return outputs if isinstance(result, tuple) else outputs[0]
 
 

@@ -71,9 +71,9 @@ class SavedTensor:
         self.index = tensor._index
         self.leaf = tensor if node is None and self.requires_grad else None
         self.array: Array = tensor.array
-        if STATE.packing is not None and self.leaf is None:
+        if STATE.packing is not None:
             self.handle = STATE.packing, STATE.packing.pack(self.array, self.counter)
-            self.array = None
+            self.array = None if self.leaf is None else self.array
 
     def unpack(self, owner: "Node") -> "Tensor":
         """Return the tensor as it was saved.
@@ -84,9 +84,10 @@ class SavedTensor:
         array, counter = self.array, self.counter
         if self.handle is not None:
             packing, handle = self.handle
-            array, counter = packing.unpack(handle)
+            again, counter = packing.unpack(handle)
+            array = again if self.leaf is None else array
         changed = self.leaf is not None and self.leaf.array is not array
-        if changed or (self.handle is None and counter[0] != self.version):
+        if changed or (counter is self.counter and counter[0] != self.version):
             raise InputError(
                 f"{owner.name}: a tensor of shape {list(array.shape)} that it saved for backward "
                 f"has been modified by an in-place operation (version {counter[0]}, expected "
@@ -130,21 +131,19 @@ class Node:
         "sequence",
     )
 
-    def __init__(self, rule: Any, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, rule: Any, attributes: Mapping[str, Any], needs: tuple[bool, ...]) -> None:
         """Start as the ctx of one call; `record` makes it a part of the graph."""
         self.rule = rule
         self.attributes = attributes
-        self.needs_input_grad: tuple[bool, ...] = ()
+        self.needs_input_grad = needs
         self.saved: Any = ()
-        self.facts: Any = None
-        self.edges: tuple[Edge, ...] = ()
-        self.freed = False
 
     def record(self, edges: tuple[Edge, ...], metas: tuple[tuple[Any, Any], ...]) -> None:
         """Make this a part of the graph."""
         self.sequence = next(_sequence)
-        self.edges = edges
+        self.edges: tuple[Edge, ...] = edges
         self.metas = metas
+        self.freed = False
         self.hooks: dict[int, dict[int, Hook]] | None = None
         self.retained: dict[int, Any] | None = None
 
@@ -175,9 +174,18 @@ class Node:
         # Custom functions may save None; their annotations say so, the common case stays simple.
         return tuple(None if s is None else s.unpack(self) for s in self.saved)  # type: ignore[misc]
 
+    if TYPE_CHECKING:
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            """Rules may keep any attribute."""
+
     def __getattr__(self, name: str) -> Any:
         """Explain a missing attribute: `release` clears those that forward set."""
-        if name != "freed" and not name.startswith("__") and self.freed:
+        if (
+            name not in self.__slots__
+            and not name.startswith("__")
+            and getattr(self, "freed", False)
+        ):
             raise InputError(_FREED.format(name=self.name))
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 

@@ -52,12 +52,13 @@ def link(view: "Tensor", base: "Tensor", spec: Any, attributes: Mapping[str, Any
         return
     view._version = base._version
     view._inference = base._inference
-    owner, steps = base, ()
+    owner = base
+    steps: tuple[Step, ...] | None = ()
     if base._view is not None:
         owner, steps = base._view.base, base._view.steps
     known = STATE.grad and steps is not None
-    step = (*steps, (spec, attributes)) if known and steps is not None else None
-    view._view = View(owner, step, view._version[0])
+    longer = (*steps, (spec, attributes)) if known and steps is not None else None
+    view._view = View(owner, longer, view._version[0])
 
 
 def replay(base: "Tensor", steps: tuple[Step, ...]) -> "Tensor":
@@ -81,7 +82,7 @@ def window(array: Array, steps: tuple[Step, ...]) -> Array:
 
     result = array
     for spec, attributes in steps:
-        result = spec.forward(Node(spec, attributes), result, **attributes)
+        result = spec.forward(Node(spec, attributes, (False,)), result, **attributes)
     if array.size and not xp_of(array).may_share_memory(array, result):
         raise InputError("in-place write through a view whose memory order cannot be followed.")
     return result

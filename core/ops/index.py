@@ -177,7 +177,7 @@ def is_list(key: Any) -> bool:
     return isinstance(key, list) or ((isinstance(key, Tensor) or is_array(key)) and key.ndim > 0)
 
 
-def getitem(x: Tensor, key: Any) -> Tensor:
+def getitem(x: Any, key: Any) -> Tensor:
     """Return x[key].
 
     Ints, slices with positive steps, None and ... give a view. One or several integer arrays in
@@ -192,7 +192,11 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     rest = [slice(None)] * (x.ndim - used)
     dots = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
     keys[dots : dots + 1] = rest
-    starts, stops, steps, shape, arrays = [], [], [], [], []
+    starts: list[int] = []
+    stops: list[int] = []
+    steps: list[int] = []
+    shape: list[int] = []
+    arrays: list[tuple[int, Any]] = []
     for k in keys:
         if k is None:
             shape.append(1)

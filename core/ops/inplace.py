@@ -139,43 +139,43 @@ def _arithmetic(target: Tensor, spec: OpSpec, other: Any) -> Tensor:
     return _update(target, spec, (operand.to(target.dtype),))
 
 
-def add_(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
+def add_(x: Any, other: Any, alpha: float = 1) -> Tensor:
     """Set x = x + alpha * other in place."""
     return _arithmetic(x, ADD, other if alpha == 1 else other * alpha)
 
 
-def sub_(x: Tensor, other: Any, alpha: float = 1) -> Tensor:
+def sub_(x: Any, other: Any, alpha: float = 1) -> Tensor:
     """Set x = x - alpha * other in place."""
     return _arithmetic(x, SUB, other if alpha == 1 else other * alpha)
 
 
-def mul_(x: Tensor, other: Any) -> Tensor:
+def mul_(x: Any, other: Any) -> Tensor:
     """Set x = x * other in place."""
     return _arithmetic(x, MUL, other)
 
 
-def div_(x: Tensor, other: Any) -> Tensor:
+def div_(x: Any, other: Any) -> Tensor:
     """Set x = x / other in place."""
     return _arithmetic(x, DIV, other)
 
 
-def copy_(x: Tensor, other: Any) -> Tensor:
+def copy_(x: Any, other: Any) -> Tensor:
     """Overwrite x with other, broadcast and cast, in place."""
     new = Tensor(xp_of(x.array).asarray(other)) if isinstance(other, list | tuple) else other
     return _update(x, COPY, (as_tensor(new),))
 
 
-def clip_(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+def clip_(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
     """Limit x to [min, max] in place."""
     return _update(x, CLIP, (), min=min, max=max)
 
 
-def relu_(x: Tensor) -> Tensor:
+def relu_(x: Any) -> Tensor:
     """Set x = max(x, 0) in place."""
     return _update(x, RELU, ())
 
 
-def setitem(x: Tensor, key: Any, value: Any) -> None:
+def setitem(x: Any, key: Any, value: Any) -> None:
     """Overwrite the part of x that `key` names: x[key] = value.
 
     Raises:

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from midge.core.backend import is_array, xp_of
+from midge.core.backend import is_array
+from midge.core.device import move
 from midge.core.dtypes import DEFAULT_FLOAT, DType, combine, is_float, number_dtype, promote
 from midge.core.errors import InputError
 from midge.core.tensor import Tensor
@@ -53,10 +54,17 @@ def pair(a: Any, b: Any, *, floating: bool = False) -> tuple[Tensor, Tensor]:
         b: right operand.
         floating: integers become float32, as for division.
     """
-    if isinstance(a, Tensor) and isinstance(b, Tensor):
+    # The common case, without properties.
+    same = type(a) is Tensor and type(b) is Tensor and a.array.dtype == b.array.dtype
+    if same and not (floating and a.array.dtype.kind != "f"):
+        return a, b
+    if isinstance(a, Tensor):
         dtype = a.dtype
-        if dtype == b.dtype and not (floating and dtype.kind != "f"):
-            return a, b
+        if isinstance(b, Tensor):
+            if dtype == b.dtype and not (floating and dtype.kind != "f"):
+                return a, b
+        elif dtype.kind == "f" and type(b) in (float, int):
+            return a, _cast(b, dtype, a)
     dtype = result_type(a, b)
     if floating and not is_float(dtype):
         dtype = DEFAULT_FLOAT
@@ -68,17 +76,17 @@ def _cast(value: Any, dtype: DType, other: Any) -> Tensor:
     number = _number(value)
     if number is None:
         return as_tensor(value).to(dtype)
-    xp = xp_of(other.array if isinstance(other, Tensor) else None)
     try:
-        return Tensor(xp.asarray(number, dtype))
+        array = np.asarray(number, dtype)
     except OverflowError:
         raise InputError(f"the number {number} does not fit into {dtype}.") from None
+    return Tensor(move(array, other.device) if isinstance(other, Tensor) else array)
 
 
 def floating(x: Any) -> Tensor:
     """Return the operand as a float tensor: integers and bools become float32."""
-    x = as_tensor(x)
-    return x if x.dtype.kind == "f" else x.to(DEFAULT_FLOAT)
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype.kind == "f" else tensor.to(DEFAULT_FLOAT)
 
 
 def dim_index(dim: int, ndim: int, what: str) -> int:

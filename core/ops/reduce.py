@@ -236,10 +236,10 @@ def _select(spec: OpSpec, x: Any, dim: int | None, keepdim: bool) -> Any:
 
 
 def _not_empty(x: Any, dim: Dims, what: str) -> Tensor:
-    x = as_tensor(x)
-    if 0 in [x.shape[d] for d in dim_tuple(dim, x.ndim, what)]:
-        raise InputError(f"{what}: there is no extreme of zero elements (shape {list(x.shape)}).")
-    return x
+    tensor = as_tensor(x)
+    if 0 in [tensor.shape[d] for d in dim_tuple(dim, tensor.ndim, what)]:
+        raise InputError(f"{what}: {list(tensor.shape)} has no elements to choose from.")
+    return tensor
 
 
 def var(x: Any, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) -> Tensor:

@@ -119,7 +119,7 @@ def _slice_grad_backward(ctx: Node, grad: Tensor) -> Gradients:
 
 def _slice_grad_samples(rng: np.random.Generator) -> Iterator[Sample]:
     for sample in _slice_samples(rng):
-        (x,) = sample.inputs
+        x: Array = sample.inputs[0]
         at = sample.attributes
         part = x[tuple(map(slice, at["starts"], at["stops"], at["steps"]))]
         yield Sample((part,), {"shape": x.shape, **at})
@@ -171,20 +171,20 @@ def reshape(x: Any, shape: Sequence[int]) -> Tensor:
 
     Shares memory where the strides allow it.
     """
-    x = as_tensor(x)
+    tensor = as_tensor(x)
     wanted = tuple(int(n) for n in shape)
-    if wanted == x.shape:
-        return x
+    if wanted == tensor.shape:
+        return tensor
     known = int(np.prod([n for n in wanted if n != -1]))
-    size = int(np.prod(x.shape))
+    size = int(np.prod(tensor.shape))
     if wanted.count(-1) == 1 and known and size % known == 0:
         wanted = tuple(size // known if n == -1 else n for n in wanted)
         known = size
     if known != size or -1 in wanted:
         raise InputError(
-            f"reshape: {list(x.shape)} has {size} elements and cannot become {list(shape)}."
+            f"reshape: {list(tensor.shape)} has {size} elements and cannot become {list(shape)}."
         )
-    return apply(RESHAPE, (x,), {"shape": wanted})
+    return apply(RESHAPE, (tensor,), {"shape": wanted})
 
 
 def permute(x: Any, dims: Sequence[int]) -> Tensor:

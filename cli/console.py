@@ -99,17 +99,11 @@ class Console:
         Yields:
             A function to call with the number of items done.
         """
-        columns = [] if total is None else [BarColumn(), MofNCompleteColumn()]
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            *columns,
-            TimeElapsedColumn(),
-            console=self._err,
-            transient=True,
-        )
+        progress = self._progress(total is not None)
         task = progress.add_task(what, total=total)
-        timer = threading.Timer(PATIENCE_S, progress.start)
+        terminal = self._err.is_terminal
+        announce = progress.start if terminal else lambda: self.notice(f"{what} ...")
+        timer = threading.Timer(PATIENCE_S, announce)
         timer.daemon = True
         if not self.quiet:
             timer.start()
@@ -117,4 +111,16 @@ class Console:
             yield lambda done: progress.update(task, completed=done)
         finally:
             timer.cancel()
-            progress.stop()
+            if terminal:
+                progress.stop()
+
+    def _progress(self, counted: bool) -> Progress:
+        columns = [BarColumn(), MofNCompleteColumn()] if counted else []
+        return Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            *columns,
+            TimeElapsedColumn(),
+            console=self._err,
+            transient=True,
+        )

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from midge.core.errors import MidgeError
-
 INTERRUPTED = 130
 FAILED = 1
 USAGE = 2
@@ -49,6 +47,8 @@ def run(command: Callable[[], None], arguments: Sequence[str]) -> int:
 
 def _describe(error: Exception) -> tuple[str, int]:
     """Return the one line and the exit status of anything that was raised."""
+    from midge.core.errors import MidgeError  # midge.core imports NumPy: too slow for the help
+
     if isinstance(error, MidgeError):
         return str(error), error.exit_code
     if isinstance(error, OSError):

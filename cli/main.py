@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from midge.cli import errors
-from midge.core.errors import did_you_mean
 
 # command -> its line in the help; module midge.cli.cmd_<command> defines function `command`
 COMMANDS = {
@@ -44,6 +43,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is answered with the nearest names."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from midge.core.errors import did_you_mean  # imports NumPy: too slow for the help
+
             hint = did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
         return super().resolve_command(ctx, args)

@@ -73,7 +73,7 @@ class Variant:
             return None
         middle = (p + z * z / (2 * n)) / (1 + z * z / n)
         half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-        return max(0.0, middle - half), min(1.0, middle + half)
+        return (middle - half if p > 0 else 0.0), (middle + half if p < 1 else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,7 +241,7 @@ def conv2d(
         "groups": groups,
     }
     dtype = result_type(*tensors)
-    tensors = [t if t.array.dtype == dtype else t.to(dtype) for t in tensors]
+    tensors = [t if t.dtype == dtype else t.to(dtype) for t in tensors]
     return apply(CONV2D, tensors if len(tensors) == 3 else [*tensors, None], geometry)
 
 

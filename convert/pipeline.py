@@ -60,7 +60,7 @@ def convert_file(
     records = canonicalize(model)
     write_model(model, out)
     left = [Coverage(g.label(n), g.operator(n), "float", "not quantized") for n in model.graph]
-    return ConvertReport(Path(out), _with_folded(left, records, before), notices(model))
+    return ConvertReport(Path(out), with_folded(left, records, before), notices(model))
 
 
 def quantize_file(
@@ -128,7 +128,7 @@ def quantize_file(
     lines += _data_notices(samples, collapsed, calib_spec, options) + quantized.notices
     example = next(iter(samples)) if options.io_type == "float32" else None
     write_model(quantized.model, out, example)
-    coverage = _with_folded(quantized.coverage, records, before)
+    coverage = with_folded(quantized.coverage, records, before)
     parameters = parameters_path(out)
     record = parameters_record(path, out, calib_spec, options, samples, params, quantized)
     write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
@@ -177,7 +177,7 @@ def nodes_by_name(model: ir.Model) -> dict[str, str]:
     return {g.label(n): g.operator(n) for n in model.graph}
 
 
-def _with_folded(
+def with_folded(
     coverage: list[Coverage], records: list[PassRecord], before: Mapping[str, str]
 ) -> list[Coverage]:
     """Add what the passes folded, and why a node that stays was not folded."""

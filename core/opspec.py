@@ -68,6 +68,7 @@ class OpSpec:
         backward: gradient rule in Tensor operators, or None if it has no gradient.
         samples: test inputs drawn from a NumPy generator.
         view: the result may share memory with input 0.
+        constants: positions of float inputs that have no gradient (masks, running statistics).
         traced_as: name in a trace, where two operators differ in their gradient only.
     """
 
@@ -77,6 +78,7 @@ class OpSpec:
     backward: Callable[..., Gradients] | None
     samples: Callable[[np.random.Generator], Iterable[Sample]]
     view: bool = False
+    constants: tuple[int, ...] = ()
     traced_as: str = ""
 
 

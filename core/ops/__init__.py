@@ -11,6 +11,8 @@ from midge.core.ops.activation import (
     tanh,
 )
 from midge.core.ops.compare import eq, ge, gt, le, logical_and, logical_not, logical_or, lt, ne
+from midge.core.ops.conv import conv2d
+from midge.core.ops.dropout import dropout
 from midge.core.ops.elementwise import (
     abs,
     add,
@@ -33,6 +35,8 @@ from midge.core.ops.index import gather, getitem, index_select, matrix_transpose
 from midge.core.ops.inplace import add_, clip_, copy_, div_, mul_, relu_, setitem, sub_
 from midge.core.ops.loss import cross_entropy, mse_loss
 from midge.core.ops.matmul import linear, matmul
+from midge.core.ops.norm import batch_norm
+from midge.core.ops.pool import adaptive_avg_pool2d, avg_pool2d, global_avg_pool2d, max_pool2d
 from midge.core.ops.reduce import (
     all,
     amax,
@@ -66,6 +70,7 @@ from midge.core.ops.transfer import contiguous, to
 
 __all__ = [
     "abs",
+    "adaptive_avg_pool2d",
     "add",
     "add_",
     "all",
@@ -74,6 +79,8 @@ __all__ = [
     "any",
     "argmax",
     "argmin",
+    "avg_pool2d",
+    "batch_norm",
     "cast",
     "chunk",
     "clip",
@@ -81,10 +88,12 @@ __all__ = [
     "clone",
     "concat",
     "contiguous",
+    "conv2d",
     "copy_",
     "cross_entropy",
     "div",
     "div_",
+    "dropout",
     "eq",
     "exp",
     "expand",
@@ -92,6 +101,7 @@ __all__ = [
     "gather",
     "ge",
     "getitem",
+    "global_avg_pool2d",
     "gt",
     "hardtanh",
     "index_select",
@@ -106,6 +116,7 @@ __all__ = [
     "matmul",
     "matrix_transpose",
     "max",
+    "max_pool2d",
     "maximum",
     "mean",
     "min",

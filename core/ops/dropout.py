@@ -32,7 +32,9 @@ def _samples(rng: np.random.Generator) -> Iterator[Sample]:
         yield Sample((distinct(rng, *sizes), mask), {"p": 0.5})
 
 
-DROPOUT = register(OpSpec("dropout", "Dropout", _dropout, _dropout_backward, _samples))
+DROPOUT = register(
+    OpSpec("dropout", "Dropout", _dropout, _dropout_backward, _samples, constants=(1,))
+)
 
 
 def dropout(

@@ -130,7 +130,14 @@ def _samples(rng: np.random.Generator) -> Iterator[Sample]:
 
 # The running statistics are inputs only: no gradient goes to them.
 BATCH_NORM = register(
-    OpSpec("batch_norm", "BatchNormalization", _batch_norm, _batch_norm_backward, _samples)
+    OpSpec(
+        "batch_norm",
+        "BatchNormalization",
+        _batch_norm,
+        _batch_norm_backward,
+        _samples,
+        constants=(3, 4),
+    )
 )
 
 

@@ -86,8 +86,8 @@ def overflowing(
 def raised_notices(codes: Mapping[ir.Node, WeightCodes]) -> list[str]:
     """Return a line for each layer whose weight scales were raised for the sake of its bias."""
     return [
-        f"{g.label(node)}: the weight scale of {_channels(code.raised)} was raised to keep the bias "
-        "within int32."
+        f"{g.label(node)}: the weight scale of {_channels(code.raised)} was raised to keep the "
+        "bias within int32."
         for node, code in codes.items()
         if code.raised
     ]

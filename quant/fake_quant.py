@@ -13,6 +13,7 @@ import numpy as np
 
 from midge.core import Tensor
 from midge.core.autograd import Function, once_differentiable
+from midge.core.backend import xp_of
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams, WeightCodes
 
@@ -39,7 +40,8 @@ class QTensor:
 
     def dequantize(self) -> Tensor:
         """Real values (q - zero_point) * scale, float32, with gradient."""
-        return Scale.apply(self.centred, self.params.scale)
+        real: Tensor = Scale.apply(self.centred, self.params.scale)
+        return real
 
 
 def centre(codes: Array, params: QuantParams) -> Array:
@@ -94,14 +96,14 @@ class EncodeWeight(Function):
         shape = [-1] + [1] * (W.array.ndim - 1)
         ctx.scale = codes.scale.reshape(shape)
         ctx.dtype = W.array.dtype
-        xp = arithmetic.xp_of(W.array)
+        xp = xp_of(W.array)
         return Tensor(xp.asarray(codes.weight).astype(dtype))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         """1 / scale: symmetric max scales leave nothing saturated."""
-        xp = arithmetic.xp_of(grad.array)
+        xp = xp_of(grad.array)
         return Tensor((grad.array / xp.asarray(ctx.scale)).astype(ctx.dtype)), None, None
 
 
@@ -114,7 +116,7 @@ class Requantize(Function):
     @staticmethod
     def forward(ctx: Any, acc: Tensor, B: Tensor | None, layer: "LayerArithmetic") -> Tensor:
         """quant.arithmetic.requantize on int64 sums."""
-        xp = arithmetic.xp_of(acc.array)
+        xp = xp_of(acc.array)
         shape = (-1, 1, 1) if acc.array.ndim == 4 else (-1,)
         total = acc.array.astype(np.int64)
         if layer.codes.bias is not None:
@@ -188,7 +190,7 @@ class AverageCodes(Function):
     @staticmethod
     def forward(ctx: Any, mean: Tensor, count: Array, x: QuantParams, y: QuantParams) -> Tensor:
         """quant.arithmetic.requantize with m = f32(s_x / f32(s_y * n))."""
-        xp = arithmetic.xp_of(mean.array)
+        xp = xp_of(mean.array)
         total = np.rint(mean.array.astype(np.float64) * xp.asarray(count))
         m = xp.asarray(arithmetic.average_multiplier(x.scale, y.scale, count))
         codes = arithmetic.requantize(total, m, y)

@@ -6,7 +6,7 @@ Training updates weights, gamma and beta; ranges follow by an exponential moving
 executor's, bit for bit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from midge.core.errors import InputError
 from midge.core.trace import TraceGraph, trace
 from midge.quant import qat_ops
 from midge.quant.fake_quant import QTensor, QuantizeInput
-from midge.quant.qat_graph import QATGraph, Step, build, constant
+from midge.quant.qat_graph import QATGraph, Step, build
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, WeightCodes, activation_params
 
 Array = Any
@@ -61,6 +61,9 @@ class QATModel(nn.Module):
         self.momentum = momentum
         self.observing = True
         self.frozen: dict[str, WeightCodes] = {}
+        # The trace holds the values of that moment; training moves the module's own tensors.
+        self._own = graph.trace.constants | dict(model.named_buffers())
+        self._own |= dict(model.named_parameters())
         empty = np.full((len(graph.slot_names), 2), np.nan, np.float64)
         self.register_buffer("ranges", Tensor(empty))
 
@@ -114,19 +117,29 @@ class QATModel(nn.Module):
 
         W' = W * gamma / sqrt(var + eps), B' = beta + (B - mean) * gamma / sqrt(var + eps).
         """
-        t = self.graph.trace
-        W, B = (constant(t, n) for n in (*step.node.inputs[1:], None)[:2])
+        W, B = (self._constant(n) for n in (*step.node.inputs[1:], None)[:2])
+        assert W is not None
         if step.norm is None:
             return W, B
-        gamma, beta, mean, var = (constant(t, n) for n in step.norm.inputs[1:5])
+        gamma, beta, mean, var = (self._own[n or ""] for n in step.norm.inputs[1:5])
         factor = gamma / (var + step.norm.attributes["eps"]).sqrt()
         shift = beta - mean * factor if B is None else beta + (B - mean) * factor
         return W * factor.reshape(-1, *[1] * (len(W.shape) - 1)), shift
 
+    def _constant(self, name: str | None) -> Tensor | None:
+        """The module's own parameter or buffer of this name, or the traced constant."""
+        return None if name is None else self._own[name]
+
     # -- the end of training ----------------------------------------------------------------------
 
     def finalize(self) -> "QATModel":
-        """Freeze weights, biases and ranges as codes and switch to eval(); returns self."""
+        """Freeze weights, biases and ranges as codes and switch to eval(); returns self.
+
+        Further training has no effect on the codes; prepare the module again to go on.
+
+        Raises:
+            InputError: a range was never observed.
+        """
         self.eval()
         with no_grad():
             for step in self.graph.steps:
@@ -144,7 +157,8 @@ class QATModel(nn.Module):
         if not self.frozen:
             raise InputError("The QAT model still trains; call finalize() before export().")
         params = {value: self.params_of(value) for value in self.graph.slots}
-        return QATExport(self.graph.trace, params, dict(self.frozen))
+        now = {name: self._own[name].detach() for name in self.graph.trace.constants}
+        return QATExport(replace(self.graph.trace, constants=now), params, dict(self.frozen))
 
 
 def prepare_qat(

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from midge.core.errors import UnsupportedError
-from midge.core.trace import TraceGraph, TraceNode
+from midge.core.trace import TraceGraph
+from midge.core.tracer import TraceNode
 
 ACCUMULATE = ("conv2d", "linear")
 SAME_SCALE = ("max_pool2d", "reshape", "permute", "slice", "relu", "clip", "pad", "concat")
@@ -182,8 +182,3 @@ def _assign_slots(trace: TraceGraph, steps: list[Step]) -> QATGraph:
 def _activations(node: TraceNode, trace: TraceGraph) -> list[str]:
     """Inputs that are no constants."""
     return [n for n in node.inputs if n is not None and n not in trace.constants]
-
-
-def constant(trace: TraceGraph, name: str | None) -> Any:
-    """The tensor behind a constant's name, or None."""
-    return None if name is None else trace.constants[name]

@@ -157,7 +157,7 @@ def same_scale(function: Callable[..., Any]) -> Callable[["QATModel", Step, Env]
 
 def _clip(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
     """Clip between the codes of its bounds."""
-    bounds = []
+    bounds: list[float | None] = []
     for key in ("min", "max"):
         value = a.get(key)
         if value is None:

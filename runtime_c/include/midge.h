@@ -46,21 +46,16 @@ extern "C" {
 
 /* What a function reports. */
 typedef enum midge_status {
-    MIDGE_OK = 0,   /* done */
-    MIDGE_MORE,     /* midge_step: one step is done, more remain */
-    MIDGE_EARG,     /* a null pointer where an object is needed */
-    MIDGE_EARENA,   /* the arena is smaller than the model's NAME_ARENA_BYTES */
-    MIDGE_EALIGN,   /* the arena is not aligned to MIDGE_ARENA_ALIGNMENT bytes */
-    MIDGE_EVERSION, /* the model was written for another version of this runtime */
+    MIDGE_OK = 0,  /* done */
+    MIDGE_MORE,    /* midge_step: one step is done, more remain */
+    MIDGE_EARG,    /* a null pointer where an object is needed */
+    MIDGE_EARENA,  /* the arena is smaller than the model's NAME_ARENA_BYTES */
+    MIDGE_EALIGN,  /* the arena is not aligned to MIDGE_ARENA_ALIGNMENT bytes */
+    MIDGE_EVERSION /* the model was written for another version of this runtime */
 } midge_status;
 
 /* Element types of inputs and outputs. */
-typedef enum midge_dtype {
-    MIDGE_INT8 = 0,
-    MIDGE_UINT8,
-    MIDGE_INT32,
-    MIDGE_FLOAT32,
-} midge_dtype;
+typedef enum midge_dtype { MIDGE_INT8 = 0, MIDGE_UINT8, MIDGE_INT32, MIDGE_FLOAT32 } midge_dtype;
 
 /* What there is to know about one input or output. Elements lie in row-major order. */
 typedef struct midge_tensor_info {

@@ -118,10 +118,9 @@ static inline int32_t midge_rint_product(int32_t acc, uint32_t m) {
     if (fraction - 0x7FFE0000u > 0x40000u) {
         k += fraction >> 31; /* not near a tie */
     } else {
-        uint32_t top = k | k >> 1;
+        uint32_t top = k | k >> 1; /* 8 bits: a larger k saturates either way */
         top |= top >> 2;
         top |= top >> 4;
-        top |= top >> 8;
         const uint32_t window = (top + 1u) << 7; /* 2^(j-24) with 32 fraction bits */
         if (k & 1u)
             k += fraction >= 0x80000000u - window;

@@ -1,0 +1,79 @@
+"""midge compile: a quantized ONNX file to a self-contained folder of C."""
+
+import re
+from pathlib import Path
+
+import click
+
+from midge.cli.console import Console
+from midge.cli.options import (
+    common_options,
+    input_shape_option,
+    model_argument,
+    output_option,
+    seed_option,
+)
+from midge.convert.compile import CompileReport, compile_file
+
+NOTHING = "unknown"
+
+
+def name_from(model: Path) -> str:
+    """Return a C identifier made from a file name: kws-v2.int8.onnx -> kws_v2."""
+    stem = re.sub(r"\W+", "_", model.name.partition(".")[0], flags=re.ASCII).strip("_")
+    return stem or "model"
+
+
+@click.command("compile")
+@model_argument
+@output_option("the folder of C")
+@click.option(
+    "--name",
+    metavar="IDENTIFIER",
+    help="Prefix of files and symbols; made from the file's name by default.",
+)
+@input_shape_option
+@seed_option
+@common_options
+def command(
+    model: Path,
+    output: Path,
+    name: str | None,
+    input_shapes: dict[str, tuple[int, ...]],
+    seed: int,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write a quantized ONNX file as C that needs nothing but a C99 compiler.
+
+    MODEL is a quantized .onnx file, midge's own or another tool's. The folder builds with
+    `cc -O2 -c OUTPUT/*.c`; its golden test has run on this machine before the folder appears.
+    """
+    console = Console(as_json, quiet)
+    with console.working(f"Compiling {model}"):
+        report = compile_file(
+            model, output, name or name_from(model), input_shapes=input_shapes, seed=seed
+        )
+    for line in report.notices:
+        console.notice(line)
+    show_sizes(console, report)
+    console.text(
+        f"{report.directory}: {len(report.files)} files; "
+        f"the golden test gives the executor's bits on this machine"
+    )
+    console.result(report.to_json())
+
+
+def show_sizes(console: Console, report: CompileReport) -> None:
+    """Write the table of flash, RAM and multiply-accumulates."""
+    size = report.size
+    rows = [
+        ("flash: code", f"{size.text:,}" if size else NOTHING, "B"),
+        ("flash: const data", f"{size.rodata:,}" if size else NOTHING, "B"),
+        ("flash: weights", f"{size.weights:,}" if size else NOTHING, "B"),
+        ("RAM: arena", f"{report.arena_bytes:,}", f"B, lower bound {report.arena_bound:,}"),
+        ("RAM: worst stack", f"{size.stack:,}" if size and size.stack else NOTHING, "B"),
+        ("multiply-accumulates", f"{report.macs:,}", "per inference"),
+    ]
+    label = size.label if size else "not measured"
+    console.table(("", ">size", "unit"), rows, title=f"{report.name}, {label}")

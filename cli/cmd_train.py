@@ -1,0 +1,41 @@
+"""midge train: a recipe to a trained and a quantized ONNX file."""
+
+from pathlib import Path
+
+import click
+
+from midge.cli.console import Console
+from midge.cli.options import common_options
+from midge.cli.train import find_recipe, load_train_recipe, run_training
+
+
+@click.command("train")
+@click.argument("recipe")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder for the models and checkpoints; a stopped run goes on from there.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Replaces the recipe's seed.")
+@common_options
+def command(recipe: str, output: Path, seed: int | None, as_json: bool, quiet: bool) -> None:
+    """Train a network in float, tune it in integers, and write both as ONNX.
+
+    RECIPE is a YAML file, or the name of a recipe that ships with midge. Data sets are read from
+    the folder that MIDGE_DATA names.
+    """
+    console = Console(as_json, quiet)
+    report = run_training(load_train_recipe(find_recipe(recipe), seed), output, console)
+    console.table(
+        ["model", ">accuracy"],
+        [
+            ["float32", f"{report.float_accuracy:.2%}"],
+            ["int8 (QAT)", f"{report.qat_accuracy:.2%}"],
+        ],
+        title=f"{report.data}, {report.n} test samples, agreement {report.agreement:.2%}",
+    )
+    for file in report.files:
+        console.text(file)
+    console.result(report.to_json())

@@ -1,0 +1,181 @@
+"""The road from a quantized ONNX file to a folder of C that has passed its own test."""
+
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.build import model_sources
+from midge.convert.emit import check_name, emit
+from midge.convert.executor import Executor
+from midge.convert.lower import lower
+from midge.convert.memory import place
+from midge.convert.onnx_in import notices, read_model
+from midge.convert.plan import Plan
+from midge.convert.size import SizeReport, measure
+from midge.core.errors import CheckError, InputError
+from midge.core.native import Compiler, compile_program
+
+Array = npt.NDArray[Any]
+GOLDEN_SAMPLES = 4
+SELF_TEST_TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, slots=True)
+class CompileReport:
+    """What compiling a file gave.
+
+    Args:
+        directory: the folder written.
+        name: prefix of its files and symbols.
+        files: written, relative to the folder.
+        macs: multiply-accumulates of one run.
+        arena_bytes: of the arena.
+        arena_bound: no placement in this order needs fewer bytes.
+        size: of the host build, None where the tools to measure it are missing.
+        notices: lines that the user must see.
+    """
+
+    directory: Path
+    name: str
+    files: tuple[str, ...]
+    macs: int
+    arena_bytes: int
+    arena_bound: int
+    size: SizeReport | None
+    notices: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        value = {**asdict(self), "directory": str(self.directory)}
+        if self.size is not None:
+            value["size"]["flash"] = self.size.flash
+        return value
+
+
+def compile_file(
+    path: str | Path,
+    directory: str | Path,
+    name: str,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+    compiler: Compiler | None = None,
+) -> CompileReport:
+    """Write a quantized ONNX file as C, compile it for this machine and run its golden test.
+
+    Args:
+        path: a QDQ file: midge's own or another tool's.
+        directory: of the C sources.
+        name: prefix of files and symbols, a C identifier.
+        input_shapes: shapes of inputs with unknown dimensions, by name.
+        seed: of the random golden inputs.
+        compiler: for the golden test; default: the first one found.
+
+    Raises:
+        InputError: the file, the name or an option is at fault.
+        UnsupportedError: a node has no C form, named.
+        CheckError: the compiled C differs from the integer executor.
+    """
+    check_name(name)
+    directory = Path(directory)
+    plan = read_plan(path, name, input_shapes)
+    inputs = random_inputs(plan, GOLDEN_SAMPLES, seed)
+    golden = inputs, Executor(plan).run_batch(inputs)
+    with tempfile.TemporaryDirectory(prefix="midge-compile-") as scratch:
+        # What fails its test never reaches the user's folder.
+        emit(plan, Path(scratch) / "c", name, golden=golden)
+        self_test(Path(scratch) / "c", name, compiler=compiler)
+    written = emit(plan, directory, name, golden=golden)
+    size, lines = _size(directory, name)
+    return CompileReport(
+        directory,
+        name,
+        written.files,
+        written.macs,
+        plan.arena_bytes,
+        plan.arena_bound,
+        size,
+        (*plan.notices, *lines),
+    )
+
+
+def read_plan(
+    path: str | Path, name: str, input_shapes: Mapping[str, Sequence[int]] | None = None
+) -> Plan:
+    """Return the placed Plan of a quantized ONNX file, the notices of reading it included.
+
+    Raises:
+        InputError: the file is at fault or needs `input_shapes`.
+        UnsupportedError: a node has no integer form, named.
+    """
+    model = read_model(path, input_shapes)
+    plan = lower(model, name=name)
+    place(plan)
+    plan.notices[:0] = notices(model)
+    return plan
+
+
+def _size(directory: Path, name: str) -> tuple[SizeReport | None, list[str]]:
+    """Return the size of the host build, or why there is none."""
+    try:
+        return measure(directory, name), []
+    except InputError as error:
+        return None, [f"flash and stack were not measured: {error}"]
+
+
+def random_inputs(plan: Plan, count: int, seed: int) -> list[Array]:
+    """Return [count, *shape] arrays for every input, over the whole range of its codes.
+
+    A float input that is quantized first gets real values from a little below its range to a
+    little above, so that saturation is met too.
+    """
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for index in plan.inputs:
+        tensor = plan.tensors[index]
+        shape = (count, *(tensor.file_shape or tensor.shape))
+        if tensor.dtype == "float32":
+            low, high = _real_range(plan, index)
+            margin = (high - low) / 16
+            arrays.append(rng.uniform(low - margin, high + margin, shape).astype(np.float32))
+        else:
+            info = np.iinfo(tensor.dtype)
+            arrays.append(rng.integers(info.min, info.max + 1, shape).astype(tensor.dtype))
+    return arrays
+
+
+def _real_range(plan: Plan, index: int) -> tuple[float, float]:
+    """Return the real values that the codes of a float input can express, (-1, 1) where unknown."""
+    for op in plan.ops:
+        params = plan.tensors[op.output].params
+        if index in op.inputs and params is not None:
+            scale, zero = float(params.scale), params.zero_point
+            return (params.qmin - zero) * scale, (params.qmax - zero) * scale
+    return -1.0, 1.0
+
+
+def self_test(directory: Path, name: str, *, compiler: Compiler | None = None) -> None:
+    """Compile NAME_test.c of an emitted folder and run it.
+
+    Raises:
+        CheckError: an output bit differs from the golden vectors.
+        ToolError: the compiler failed.
+    """
+    sources = [*model_sources(directory, name), directory / "host" / f"{name}_test.c"]
+    program = compile_program(sources, include=[directory], compiler=compiler)
+    done = subprocess.run(
+        [str(program)],
+        capture_output=True,
+        text=True,
+        timeout=SELF_TEST_TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
+    if done.returncode:
+        why = (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"
+        raise CheckError(f"{directory}: the golden test of the compiled C fails: {why}.")

@@ -1,0 +1,56 @@
+"""Writes what quantization-aware training made as an ONNX file that computes the same bits."""
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from midge.convert.canonical import canonicalize
+from midge.convert.from_trace import trace_to_onnx
+from midge.convert.onnx_out import write_bytes, write_model
+from midge.convert.pipeline import with_folded
+from midge.convert.quantize import quantize_graph
+from midge.convert.quantize_report import QuantizeReport, parameters_path
+from midge.quant.qat import QATModel
+
+
+def write_trained(
+    model: QATModel, path: str | Path, name: str, *, io_type: str = "float32", seed: int = 0
+) -> QuantizeReport:
+    """Write a finalized QAT model as a quantized ONNX file, with its parameters beside it.
+
+    Args:
+        model: after finalize(); the file computes the bits that its eval() forward computes.
+        path: of the file.
+        name: of the graph.
+        io_type: "float32", "int8" or "uint8", of the file's inputs and outputs.
+        seed: that training used, for the record.
+
+    Raises:
+        InputError: the model still trains, or the file cannot be written.
+    """
+    path = Path(path)
+    export = model.export()
+    graph = trace_to_onnx(export.graph, name)
+    before = {node.name or "": node.op_type for node in graph.graph}
+    records = canonicalize(graph)
+    quantized = quantize_graph(graph, export.params, export.layers, io_type=io_type)
+    write_model(quantized.model, path)
+    coverage = with_folded(quantized.coverage, records, before)
+    parameters = parameters_path(path)
+    record = {
+        "quantized": {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+        "calibration": {"method": "quantization-aware training"},
+        "seed": seed,
+        "per_channel": model.per_channel,
+        "io_type": io_type,
+        "activations": {
+            key: {**asdict(p), "scale": float(p.scale)} for key, p in export.params.items()
+        },
+        "weights": {
+            key: {"scale": [float(s) for s in codes.scale], "raised": list(codes.raised)}
+            for key, codes in quantized.codes.items()
+        },
+    }
+    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    return QuantizeReport(path, parameters, coverage, quantized.notices, 0)

@@ -27,13 +27,17 @@ from midge.core.creation import (
     zeros_like,
 )
 from midge.core.random import Generator, manual_seed
+from midge.core.serialization import load, save
 from midge.core.tensor import Tensor
+
+from midge.core import data, nn, optim  # isort: skip  they need what is above
 
 __all__ = [
     "Generator",
     "Tensor",
     "arange",
     "autograd",
+    "data",
     "empty",
     "enable_grad",
     "eye",
@@ -42,14 +46,18 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "linspace",
+    "load",
     "manual_seed",
+    "nn",
     "no_grad",
     "ones",
     "ones_like",
+    "optim",
     "rand",
     "randint",
     "randn",
     "randperm",
+    "save",
     "set_grad_enabled",
     "tensor",
     "zeros",

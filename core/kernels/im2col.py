@@ -9,7 +9,7 @@ from midge.core.kernels.window import Pair, Window, c_window, crop, pad
 
 # Bytes of patches made at a time: they stay in the second-level cache between the copy and the
 # matrix product, and the whole matrix (kh * kw times the input) never exists.
-CHUNK_BYTES = 1 << 19
+CHUNK_BYTES = 1 << 20
 # Without the C kernels each chunk costs several calls, so chunks are larger.
 TWIN_CHUNK_BYTES = 1 << 23
 

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from midge.cli.console import Console
 from midge.convert.compile import CompileReport, compile_file
-from midge.convert.from_trace import export_onnx
 from midge.convert.onnx_out import write_bytes
 from midge.convert.pipeline import QuantizeReport, quantize_file
-from midge.convert.trained import write_trained
+from midge.convert.trained import write_float, write_trained
 from midge.core import Tensor, manual_seed, nn, no_grad, optim
 from midge.core.data import DataLoader, TensorDataset
 from midge.core.nn import functional as F
@@ -112,7 +111,7 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
     model = DigitsNet()
     train(model, digits, settings.epochs, settings.lr, console, "Training in float")
     float_logits = predict(model, digits.x_test)
-    export_onnx(model, directory / "model.onnx", Tensor(digits.x_test))
+    write_float(model, Tensor(digits.x_test), directory / "model.onnx", NAME)
 
     with console.working("Quantizing from calibration data"):
         static = quantize_file(

@@ -1,17 +1,43 @@
-"""Writes what quantization-aware training made as an ONNX file that computes the same bits."""
+"""Writes what training made as ONNX: a float module, and its QAT twin with the same bits."""
 
 import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
 
+import onnx_ir as ir
+
 from midge.convert.canonical import canonicalize
-from midge.convert.from_trace import trace_to_onnx
+from midge.convert.from_trace import trace_to_onnx, verify_export
 from midge.convert.onnx_out import write_bytes, write_model
 from midge.convert.pipeline import with_folded
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import QuantizeReport, parameters_path
+from midge.core import Tensor, nn
+from midge.core.trace import trace
 from midge.quant.qat import QATModel
+
+
+def write_float(model: nn.Module, example_input: Tensor, path: str | Path, name: str) -> ir.Model:
+    """Trace a module, check the export against it, and write it as a float ONNX file.
+
+    Args:
+        model: in eval().
+        example_input: a batch; axis 0 stays free in the file.
+        path: of the file.
+        name: of the graph.
+
+    Returns:
+        The graph that was written.
+
+    Raises:
+        UnsupportedError: an operator has no ONNX form.
+        CheckError: ONNX Runtime and the module disagree.
+    """
+    graph = trace_to_onnx(trace(model, example_input), name)
+    verify_export(graph, model, example_input)
+    write_model(graph, path)
+    return graph
 
 
 def write_trained(

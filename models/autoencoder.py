@@ -29,4 +29,5 @@ class Autoencoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the reconstruction."""
-        return self.layers(x)
+        out: Tensor = self.layers(x)
+        return out

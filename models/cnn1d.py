@@ -34,4 +34,5 @@ class CNN1D(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
         y = self.pool(self.dropout(self.features(x)))
-        return self.classifier(self.flatten(y))
+        out: Tensor = self.classifier(self.flatten(y))
+        return out

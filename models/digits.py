@@ -37,7 +37,8 @@ class DigitsNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
-        return self.classifier(self.flatten(self.pool(self.blocks(self.stem(x)))))
+        out: Tensor = self.classifier(self.flatten(self.pool(self.blocks(self.stem(x)))))
+        return out
 
 
 def load_digits(seed: int = 0) -> Split:

@@ -53,4 +53,5 @@ class DSCNN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
         y = self.dropout(self.blocks(self.stem(x)))
-        return self.classifier(self.flatten(self.pool(y)))
+        out: Tensor = self.classifier(self.flatten(self.pool(y)))
+        return out

@@ -41,4 +41,5 @@ class MobileNetV1(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
-        return self.classifier(self.flatten(self.pool(self.features(x))))
+        out: Tensor = self.classifier(self.flatten(self.pool(self.features(x))))
+        return out

@@ -24,7 +24,8 @@ class Residual(nn.Module):
         """Return relu(F(x) + shortcut(x))."""
         y = self.relu(self.norm1(self.conv1(x)))
         y = self.norm2(self.conv2(y))
-        return self.relu(y + self.shortcut(x))
+        out: Tensor = self.relu(y + self.shortcut(x))
+        return out
 
 
 class ResNet8(nn.Module):
@@ -43,4 +44,5 @@ class ResNet8(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits."""
-        return self.classifier(self.flatten(self.pool(self.stages(self.stem(x)))))
+        out: Tensor = self.classifier(self.flatten(self.pool(self.stages(self.stem(x)))))
+        return out

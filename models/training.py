@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.core import Tensor, manual_seed, nn, no_grad, optim
-from midge.core.serialization import load, save
 from midge.core.errors import InputError, did_you_mean
 from midge.core.nn import functional as F
+from midge.core.serialization import load, save
 
 Array = npt.NDArray[Any]
 Progress = Callable[["Epoch"], None]

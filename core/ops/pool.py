@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from midge.core.autograd.node import Node
-from midge.core.backend import Array, xp_of
+from midge.core.backend import Array, contiguous, xp_of
 from midge.core.errors import InputError, UnsupportedError
 from midge.core.kernels import pool as kernels
 from midge.core.kernels.window import Pair, Sides, Window
@@ -54,7 +54,7 @@ def _scatter(
 ) -> Array:
     ctx.save(1)
     window = Window(kernel_size, stride, padding, dilation)
-    return nchw(kernels.max_pool_scatter(nhwc(grad), index, _inside(shape), window))
+    return nchw(kernels.max_pool_scatter(nhwc(grad), contiguous(index), _inside(shape), window))
 
 
 def _scatter_backward(ctx: Node, cotangent: Tensor) -> Gradients:

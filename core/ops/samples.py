@@ -1,11 +1,17 @@
-"""Test inputs for the operators' `samples`: float64 arrays that keep clear of kinks and poles."""
+"""Test inputs for the operators' `samples`: float64 arrays that keep clear of kinks and poles.
 
-from collections.abc import Callable, Iterator
+Shipped, so that an operator defined elsewhere is tested in the same way.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from midge.core.backend import Array
-from midge.core.opspec import Sample
+from midge.core.dtypes import DTypeLike
+from midge.core.opspec import OpSpec, Sample, apply
+from midge.core.tensor import Tensor
 
 # Pairs of shapes that broadcast in every way: equal, 0-dim, leading, inner, both, empty.
 BROADCAST = (
@@ -56,3 +62,38 @@ def binary(
             yield Sample((first(rng, *b), second(rng, *a)))
 
     return samples
+
+
+def seeded(spec: OpSpec) -> Iterator[Sample]:
+    """Return the samples of an operator, the same ones each time."""
+    return iter(spec.samples(np.random.default_rng(0)))
+
+
+def as_inputs(
+    spec: OpSpec, arrays: Sequence[Array | None], dtype: DTypeLike = np.float64
+) -> list[Tensor | None]:
+    """Return tensors for the arrays of a sample.
+
+    Args:
+        spec: the operator.
+        arrays: inputs of a Sample.
+        dtype: of the float inputs, which require gradients unless they are spec.constants.
+    """
+    tensors: list[Tensor | None] = []
+    for position, array in enumerate(arrays):
+        if array is None:
+            tensors.append(None)
+        elif np.asarray(array).dtype.kind == "f":
+            value = np.asarray(array).astype(dtype, copy=False)
+            tensors.append(Tensor(value, position not in spec.constants))
+        else:
+            tensors.append(Tensor(np.asarray(array)))
+    return tensors
+
+
+def outputs(
+    spec: OpSpec, inputs: Sequence[Tensor | None], attributes: Mapping[str, Any]
+) -> tuple[Tensor, ...]:
+    """Return what the operator gives, always as a tuple."""
+    result: Any = apply(spec, inputs, attributes)
+    return result if isinstance(result, tuple) else (result,)

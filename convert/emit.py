@@ -15,10 +15,11 @@ from midge.convert import emit_c, emit_host
 from midge.convert.emit_records import records
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan
-from midge.core.errors import InputError
+from midge.core.errors import InputError, UnsupportedError
 
 Array = npt.NDArray[Any]
 
+ARENA_LIMIT = 2**31  # kernels count pixels in int32
 HEADERS = ("midge.h", "midge_kernel.h", "midge_model.h", "midge_requantize.h")
 _KEYWORDS = frozenset(
     re.findall(
@@ -73,9 +74,14 @@ def emit(
 
     Raises:
         InputError: `name` is no usable C identifier, or the golden vectors do not fit.
-        UnsupportedError: a step does not fit the record format, named.
+        UnsupportedError: the arena is too large, or a step does not fit the record format, named.
     """
     check_name(name)
+    if plan.arena_bytes >= ARENA_LIMIT:
+        raise UnsupportedError(
+            f"{plan.name}: an arena of {plan.arena_bytes} bytes; the C runtime addresses less than "
+            f"{ARENA_LIMIT}."
+        )
     data = ConstData()
     steps = records(plan, data)
     kernels = {record.kernel for step in steps for record in step}

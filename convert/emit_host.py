@@ -219,7 +219,7 @@ def makefile(name: str, sources: Sequence[str], with_test: bool) -> str:
     test = f"test: host/{name}_test\n\t./host/{name}_test\n\n" if with_test else ""
     return f"""# Builds the network "{name}" for this machine: `make`, then `make test`.
 # On a microcontroller add the .c files of this folder to your project; they need no flags.
-CFLAGS ?= -O2
+CFLAGS ?= -O3
 OBJECTS = $(SOURCES:.c=.o)
 SOURCES = \\
     {listed}
@@ -253,6 +253,10 @@ def cmake_lists(name: str, sources: Sequence[str], with_test: bool) -> str:
     return f"""# The network "{name}" as a library; link it with target_link_libraries(app {name}).
 cmake_minimum_required(VERSION 3.10)
 project({name} C)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release)
+endif()
 
 add_library({name} STATIC
     {listed})

@@ -181,6 +181,10 @@ def test_what_does_not_fit_a_record_is_refused_by_name(tmp_path):
     plan = seven_axes()
     with pytest.raises(UnsupportedError, match=r"op0 \(Transpose\): needs 7 axes"):
         emit(plan, tmp_path, "net")
+    plan = small_plan()
+    plan.arena_bytes = 2**31
+    with pytest.raises(UnsupportedError, match="net: an arena of 2147483648 bytes"):
+        emit(plan, tmp_path, "net")
 
 
 def test_odd_tensor_names_do_not_break_the_c(tmp_path):

@@ -19,9 +19,11 @@ def depthwise(x: Array, w: Array, bias: Array | None, out: Pair, window: Window)
     y = xp.empty((x.shape[0], *out, x.shape[3]), x.dtype)
     library = library_for(x, w, bias)
     if library is not None:
-        b = None if bias is None else address(bias)
+        b = None if bias is None else xp.ascontiguousarray(bias)
         record = c_window(x.shape, x.shape[3], out, window)
-        library.midge_depthwise_f32(address(x), address(w), b, address(y), record)
+        library.midge_depthwise_f32(
+            address(x), address(w), None if b is None else address(b), address(y), record
+        )
         return y
     padded = pad(x, window)
     y[...] = 0

@@ -47,6 +47,7 @@ def max_pool_scatter(gy: Array, index: Array, shape: tuple[int, ...], window: Wi
     xp = xp_of(gy)
     library = library_for(gy)
     if library is not None:
+        index = xp.ascontiguousarray(index, np.int32)
         gx = xp.empty(shape, gy.dtype)
         record = c_window(shape, shape[3], gy.shape[1:3], window)
         library.midge_max_pool_scatter_f32(address(gy), address(index), address(gx), record)

@@ -22,20 +22,26 @@ class MergeMoves(Pass):
         """Apply rules 1 and 2."""
         result = PassResult()
         for node in model.graph:
-            source = g.operand(node, 0)
-            before = source.producer() if source is not None else None
-            if source is None or before is None:
-                continue
-            if g.is_op(node, "Transpose") and g.is_op(before, "Transpose"):
-                _merge_transposes(before, node)
-            elif not (g.is_op(node, "Reshape") and g.is_op(before, *RESHAPES) and _free(node)):
-                continue
-            node.replace_input_with(0, before.inputs[0])
-            result.modified = True
-            if not source.uses() and not source.is_graph_output():
-                g.remove(before)
-                result.folded(before, f"into {g.label(node)}")
+            while _merge(node, result):
+                result.modified = True
         return result
+
+
+def _merge(node: ir.Node, result: PassResult) -> bool:
+    """Merge a node with the one before it; tell whether there was one."""
+    source = g.operand(node, 0)
+    before = source.producer() if source is not None else None
+    if source is None or before is None:
+        return False
+    if g.is_op(node, "Transpose") and g.is_op(before, "Transpose"):
+        _merge_transposes(before, node)
+    elif not (g.is_op(node, "Reshape") and g.is_op(before, *RESHAPES) and _free(node)):
+        return False
+    node.replace_input_with(0, before.inputs[0])
+    if not source.uses() and not source.is_graph_output():
+        g.remove(before)
+        result.folded(before, f"into {g.label(node)}")
+    return True
 
 
 def _merge_transposes(first: ir.Node, second: ir.Node) -> None:

@@ -1,0 +1,211 @@
+"""Runs a Plan in NumPy: the integer reference that ONNX Runtime and the C code are compared with.
+
+It shares no code with ONNX Runtime. Samples are computed side by side, in chunks that bound memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.executor_ops import KERNELS, Operands
+from midge.convert.plan import Conv2d, Plan, PlanOp, PlanTensor
+from midge.core.errors import InputError
+
+Array = npt.NDArray[Any]
+WORKSPACE_BYTES = 1 << 25  # of the largest temporary array of a chunk
+
+
+class Executor:
+    """Runs one Plan.
+
+    Args:
+        plan: as lowered; offsets are not needed.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Find out when each buffer is read last, and how many samples fit a chunk."""
+        self.plan = plan
+        self._last_use: dict[int, int] = {}
+        for index, op in enumerate(plan.ops):
+            for tensor in op.inputs:
+                self._last_use[plan.tensors[tensor].buffer] = index
+        for tensor in plan.outputs:
+            self._last_use[plan.tensors[tensor].buffer] = len(plan.ops)
+        largest = max((_workspace(plan, op) for op in plan.ops), default=1)
+        self._chunk = max(1, WORKSPACE_BYTES // largest)
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run one sample.
+
+        Args:
+            inputs: in graph order, shape and dtype as in the file (an unknown leading dimension is
+                the Plan's batch).
+
+        Returns:
+            The outputs in graph order, as the file has them.
+
+        Raises:
+            InputError: an input does not fit, named.
+        """
+        return [y[0] for y in self.run_batch([np.asarray(x)[None] for x in inputs])]
+
+    def run_batch(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run many samples.
+
+        Args:
+            inputs: in graph order, each [samples, *shape of the file].
+
+        Returns:
+            The outputs in graph order, each [samples, *shape of the file].
+
+        Raises:
+            InputError: an input does not fit, named.
+        """
+        plan, results = self.plan, []
+        for chunk in self._chunks(inputs):
+            memory = self._start(chunk)
+            for _ in self._steps(memory):
+                pass
+            results.append([_as_stored(plan.tensors[t], memory) for t in plan.outputs])
+        return [
+            np.concatenate(parts).reshape(-1, *_file_shape(plan.tensors[t]))
+            for t, parts in zip(plan.outputs, zip(*results, strict=True), strict=True)
+        ]
+
+    def tensors(self, inputs: Sequence[Array]) -> dict[str, Array]:
+        """Return the codes of every quantized tensor of the file, by name.
+
+        Args:
+            inputs: in graph order, each [samples, *shape of the file].
+
+        Returns:
+            Codes in the file's dtype and axis order, each [samples, *shape of the file].
+
+        Raises:
+            InputError: an input does not fit, named.
+        """
+        named = [t for t in self.plan.tensors if t.file_params is not None and t.layout]
+        found: dict[str, list[Array]] = {t.name: [] for t in named}
+        for chunk in self._chunks(inputs):
+            memory = self._start(chunk)
+            written = [None, *self._steps(memory, keep=True)]
+            assert len(written) == len(self.plan.ops) + 1
+            for tensor in named:
+                found[tensor.name].append(as_in_file(tensor, _as_stored(tensor, memory)))
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def trace(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the output of every step as it lies in memory, each [samples, bytes].
+
+        Args:
+            inputs: in graph order, each [samples, *shape of the file].
+
+        Raises:
+            InputError: an input does not fit, named.
+        """
+        found: list[list[Array]] = [[] for _ in self.plan.ops]
+        for chunk in self._chunks(inputs):
+            for index, y in enumerate(self._steps(self._start(chunk))):
+                found[index].append(np.ascontiguousarray(y).reshape(len(y), -1).view(np.uint8))
+        return [np.concatenate(parts) for parts in found]
+
+    def _chunks(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
+        """Check the inputs and cut them into chunks of samples."""
+        wanted = [self.plan.tensors[t] for t in self.plan.inputs]
+        if len(inputs) != len(wanted):
+            raise InputError(f"got {len(inputs)} inputs; the model has {len(wanted)}.")
+        arrays = [np.asarray(x) for x in inputs]
+        for tensor, x in zip(wanted, arrays, strict=True):
+            if x.dtype != tensor.dtype or x.shape[1:] != _file_shape(tensor):
+                raise InputError(
+                    f"input {tensor.name!r}: got {x.dtype}{list(x.shape[1:])} a sample; the model "
+                    f"takes {tensor.dtype}{list(_file_shape(tensor))}."
+                )
+        count = len(arrays[0]) if arrays else 1
+        if any(len(x) != count for x in arrays) or not count:
+            raise InputError("the inputs hold no samples, or not equally many.")
+        for start in range(0, count, self._chunk):
+            yield [x[start : start + self._chunk] for x in arrays]
+
+    def _start(self, chunk: list[Array]) -> dict[int, Array]:
+        """Return the memory that holds the inputs: buffer -> [S, bytes or elements]."""
+        tensors = [self.plan.tensors[t] for t in self.plan.inputs]
+        return {
+            t.buffer: np.ascontiguousarray(x).reshape(len(x), *t.shape)
+            for t, x in zip(tensors, chunk, strict=True)
+        }
+
+    def _steps(self, memory: dict[int, Array], keep: bool = False) -> Iterator[Array]:
+        """Run the steps; yield each one's output as stored, [S, *shape].
+
+        Args:
+            memory: buffer -> array; grown by every step, shrunk when a buffer was read last.
+            keep: never shrink it.
+        """
+        for index, op in enumerate(self.plan.ops):
+            y = compute(self.plan, op, [memory_of(self.plan, t, memory) for t in op.inputs])
+            memory[self.plan.tensors[op.output].buffer] = y
+            yield y
+            for tensor in () if keep else op.inputs:
+                buffer = self.plan.tensors[tensor].buffer
+                if self._last_use[buffer] == index:
+                    memory.pop(buffer, None)
+
+
+def compute(plan: Plan, op: PlanOp, inputs: Sequence[Array]) -> Array:
+    """Run one step.
+
+    Args:
+        plan: the program.
+        op: one of its steps.
+        inputs: each [samples, *shape as stored].
+
+    Returns:
+        [samples, *shape as stored].
+    """
+    operands = Operands(inputs, [plan.tensors[t] for t in op.inputs], plan.tensors[op.output])
+    return KERNELS[type(op.params)](op.params, operands)
+
+
+def memory_of(plan: Plan, tensor: int, memory: dict[int, Array]) -> Array:
+    """Return a tensor's array, [samples, *shape as stored]."""
+    return _as_stored(plan.tensors[tensor], memory)
+
+
+def _as_stored(tensor: PlanTensor, memory: dict[int, Array]) -> Array:
+    y = memory[tensor.buffer]
+    return y.reshape(len(y), *tensor.shape)
+
+
+def as_in_file(tensor: PlanTensor, stored: Array) -> Array:
+    """Return a tensor's codes in the file's axis order and dtype.
+
+    Args:
+        tensor: with layout, file_shape and file_params.
+        stored: [samples, *shape as stored].
+    """
+    back = np.argsort(tensor.layout) + 1
+    y = stored.transpose(0, *back).reshape(len(stored), *_file_shape(tensor))
+    params = tensor.file_params
+    if params is None or params.dtype == tensor.dtype:
+        return y
+    flipped: Array = (np.ascontiguousarray(y).view(np.uint8) ^ np.uint8(0x80)).view(params.dtype)
+    return flipped
+
+
+def _file_shape(tensor: PlanTensor) -> tuple[int, ...]:
+    return tensor.file_shape or tensor.shape
+
+
+def _workspace(plan: Plan, op: PlanOp) -> int:
+    """Return about how many bytes of temporaries one sample of a step takes."""
+    y = plan.tensors[op.output]
+    elements = max(y.bytes, *(plan.tensors[t].bytes for t in op.inputs))
+    if isinstance(op.params, Conv2d):
+        columns = int(np.prod(op.params.weight.shape[1:])) * op.params.groups
+        depthwise = op.params.weight.shape[-1] == 1
+        pixels = int(np.prod(y.shape[:3]))
+        elements = max(elements, pixels * (y.shape[3] if depthwise else columns))
+    return 8 * elements

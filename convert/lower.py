@@ -1,0 +1,291 @@
+"""From a quantized ONNX file (QuantizeLinear/DequantizeLinear) to a Plan.
+
+Every QuantizeLinear asks for the codes of a real value. Those are found by looking back from it:
+
+1. a value that is dequantized codes, moved or not: the codes themselves, or a table that rescales;
+2. Relu and Clip: saturation limits of what stands before them;
+3. an operator that only moves elements: its operands are quantized first, then the codes move;
+4. a function of one such value: a table of 256 codes;
+5. a layer of dequantized operands: one integer step (COMPUTE).
+
+Anything else is refused by name. Nothing is left in float but the model's own inputs and outputs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert import layout as lay
+from midge.convert.lower_bind import bind_batch
+from midge.convert.lower_layers import LAYERS
+from midge.convert.lower_moves import MOVES, move
+from midge.convert.lower_params import (
+    activation_params,
+    dequantizes_constant,
+    fail,
+    is_dequantize,
+    is_quantize,
+)
+from midge.convert.lower_pools import POOLS
+from midge.convert.lower_program import Program, Stored
+from midge.convert.lower_tables import table_of, unary
+from midge.convert.lower_target import Target, limits_of
+from midge.convert.plan import Dequantize, FlipSign, Plan, Quantize, Table
+from midge.core.errors import InputError
+from midge.quant import arithmetic
+from midge.quant.scheme import QuantParams
+
+CODE_TYPES = (ir.DataType.INT8, ir.DataType.UINT8)
+COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {**LAYERS, **POOLS}
+
+
+def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:
+    """Lower a quantized model; the model itself is not changed.
+
+    Args:
+        model: of a QDQ file, as read.
+        name: of the Plan.
+        batch: what an unknown leading dimension is bound to.
+
+    Returns:
+        The Plan, not placed in an arena yet.
+
+    Raises:
+        UnsupportedError: a node has no integer form, named.
+    """
+    bound, notices = bind_batch(model, batch)
+    return Lowering(bound, notices).run(name)
+
+
+@dataclass(slots=True)
+class Lowering:
+    """One run over one model."""
+
+    model: ir.Model
+    notices: list[str]
+    program: Program
+    codes: dict[ir.Value, Stored]
+    _natural: dict[ir.Value, Stored | None]
+
+    def __init__(self, model: ir.Model, notices: list[str]) -> None:
+        """Begin with an empty program."""
+        self.model, self.notices = model, notices
+        self.program, self.codes, self._natural = Program(), {}, {}
+
+    def run(self, name: str) -> Plan:
+        """Lower every node, in order."""
+        graph = self.model.graph
+        inputs = [self._input(value).tensor for value in graph.inputs]
+        for node in graph:
+            if is_quantize(node) and dequantizes_constant_of(node) is None:
+                self._quantize_node(node)
+            elif node.outputs and node.outputs[0].dtype in CODE_TYPES and not is_quantize(node):
+                self._move_codes(node)
+        outputs = [self._output(value).tensor for value in graph.outputs]
+        return self.program.plan(name, inputs, outputs, self.notices)
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """Return a value's shape.
+
+        Raises:
+            UnsupportedError: it is not known or empty.
+        """
+        shape, node = g.static_dims(value), value.producer()
+        if shape is None or 0 in shape:
+            raise InputError(
+                f"tensor {value.name!r} of {g.label(node) if node else 'the inputs'} has shape "
+                f"{value.shape}; midge needs known sizes above 0: give --input-shape."
+            )
+        return shape
+
+    def _input(self, value: ir.Value) -> Stored:
+        """Add a graph input; codes are made int8."""
+        shape, name = self.shape(value), g.name_of(value)
+        layout = lay.identity(shape)
+        if value.dtype == ir.DataType.FLOAT:
+            stored = self.program.new(name, shape, layout, None)
+            self.codes[value] = stored
+            return stored
+        if value.dtype not in CODE_TYPES:
+            raise InputError(
+                f"input {name!r} is {value.dtype}; midge compiles float32, int8 and uint8 inputs."
+            )
+        params = self.params_of_codes(value)
+        if params is None:
+            raise InputError(f"input {name!r}: no DequantizeLinear says what its codes mean.")
+        stored = self.program.new(name, shape, layout, params, dtype=params.dtype)
+        self.program.named.add(stored.tensor)
+        self.codes[value] = stored
+        if params.dtype == "uint8":
+            signed = self.program.new(f"{name}_s8", shape, layout, params)
+            self.codes[value] = self.program.op(f"{name}_flip", FlipSign(), [stored.tensor], signed)
+        return stored
+
+    def params_of_codes(self, value: ir.Value) -> QuantParams | None:
+        """Return what the codes of an int8 or uint8 tensor mean, from whoever reads them."""
+        for use in value.uses():
+            if is_dequantize(use.node):
+                return activation_params(use.node)
+            if use.node.op_type in MOVES and use.node.outputs:
+                found = self.params_of_codes(use.node.outputs[0])
+                if found is not None:
+                    return found
+        return None
+
+    def _output(self, value: ir.Value) -> Stored:
+        """Return a graph output as the file has it."""
+        name, shape = g.name_of(value), self.shape(value)
+        if value.dtype == ir.DataType.FLOAT:
+            stored = self.natural(value)
+            if stored is None:
+                raise self._no_codes(value)
+            stored = self.program.reorder(stored, lay.identity(shape), "in_order")
+            real = self.program.new(name, shape, lay.identity(shape), None)
+            inputs = [stored.tensor]
+            return self.program.op(name, Dequantize(stored.stored_codes), inputs, real)
+        stored = self.codes[value]
+        stored = self.program.reorder(stored, lay.identity(shape), "in_order")
+        if stored.codes.dtype == "uint8":
+            file = self.program.new(name, shape, lay.identity(shape), stored.params, dtype="uint8")
+            return self.program.op(f"{name}_flip", FlipSign(), [stored.tensor], file)
+        return self.program.claim(stored, name, stored.codes)
+
+    def _quantize_node(self, node: ir.Node) -> None:
+        source = node.inputs[0]
+        assert source is not None
+        params = activation_params(node)
+        target = Target(g.name_of(node.outputs[0]), params, params.qmin, params.qmax)
+        stored = self.quantize(source, target)
+        self.codes[node.outputs[0]] = self.program.claim(stored, target.name, params)
+
+    def _move_codes(self, node: ir.Node) -> None:
+        """Lower an operator that moves codes between Q and DQ."""
+        if node.op_type not in MOVES:
+            raise fail(node, "it computes on bare codes", "put DequantizeLinear before it")
+        sources = [self.codes[v] for v in operands(node)]
+        for index, value in enumerate(node.outputs):
+            params = self.params_of_codes(value) or sources[0].codes
+            target = Target(g.name_of(value), params, params.qmin, params.qmax, bare=True)
+            stored = move(self, node, index, sources, target)
+            self.codes[value] = replace(stored, params=params)
+
+    def natural(self, value: ir.Value) -> Stored | None:
+        """Return the codes that a real value is the dequantized form of, or None."""
+        if value not in self._natural:
+            self._natural[value] = self._find_natural(value)
+        return self._natural[value]
+
+    def _find_natural(self, value: ir.Value) -> Stored | None:
+        node = value.producer()
+        if node is None or value.dtype != ir.DataType.FLOAT:
+            return None
+        if is_dequantize(node):
+            if dequantizes_constant(value) is not None or node.inputs[0] not in self.codes:
+                return None
+            return replace(self.codes[node.inputs[0]], params=activation_params(node))
+        if not g.is_op(node, *MOVES, "Relu"):
+            return None
+        sources = [self.natural(v) for v in operands(node)]
+        if not sources or any(s is None or s.params != sources[0].params for s in sources):  # type: ignore[union-attr]
+            return None
+        known = [s for s in sources if s is not None]
+        target = Target.of(g.name_of(value), known[0].codes)
+        if node.op_type == "Relu":
+            return self.limit(known[0], replace(target, low=known[0].codes.zero_point))
+        return move(self, node, node.outputs.index(value), known, target)
+
+    def quantize(self, value: ir.Value, target: Target) -> Stored:
+        """Return the codes of a real value; see the module's rules."""
+        stored, node = self.natural(value), value.producer()
+        if stored is not None:
+            return self.map(stored, lambda x: x, target)
+        if node is None:
+            if value not in self.codes:
+                raise InputError(f"tensor {value.name!r} is a constant that nothing computes with.")
+            source = self.codes[value]
+            codes = self.program.new(target.name, source.shape, source.layout, target.params)
+            quantize = Quantize(target.params.as_dtype("int8"))
+            return self.limit(
+                self.program.op(target.name, quantize, [source.tensor], codes), target
+            )
+        bounds = limits_of(node)
+        if bounds is not None and node.inputs[0] is not None:
+            return self.quantize(node.inputs[0], target.clipped(bounds))
+        if g.is_op(node, *MOVES):
+            sources = [self.quantize(v, replace(target, name=g.name_of(v))) for v in operands(node)]
+            return move(self, node, node.outputs.index(value), sources, target)
+        function = unary(self, value)
+        if function is not None:
+            return self.map(function[0], function[1], target)
+        if not g.is_op(node, *COMPUTE):
+            raise fail(
+                node,
+                "it has no integer form",
+                "leave it out of quantization and keep it outside of the compiled part, or "
+                "rewrite it with supported operators",
+            )
+        return self.limit_after(COMPUTE[node.op_type](self, node, target), node, target)
+
+    def operand(self, node: ir.Node, index: int) -> Stored:
+        """Return the codes of a layer's operand.
+
+        Raises:
+            UnsupportedError: it is a float value that was never quantized.
+        """
+        value = node.inputs[index]
+        assert value is not None
+        stored = self.natural(value)
+        if stored is None:
+            raise fail(
+                node,
+                f"its input {value.name!r} is a float value, not dequantized codes",
+                "quantize that tensor with QuantizeLinear and DequantizeLinear",
+            )
+        return stored
+
+    def map(self, stored: Stored, function: Callable[[g.Array], g.Array], target: Target) -> Stored:
+        """Apply a function of real values to codes, element by element, by a table."""
+        codes = arithmetic.table(function, stored.codes, target.params)
+        return self.look_up(stored, codes, target)
+
+    def look_up(self, stored: Stored, codes: g.Array, target: Target) -> Stored:
+        """Apply a table of output codes (in the file's dtype); the identity costs nothing."""
+        limited = np.clip(codes, target.low, target.high)
+        table = table_of(limited, target.params)
+        if np.array_equal(table, np.arange(-128, 128)):
+            return replace(stored, params=target.params)
+        layout = lay.spelt(stored.shape, stored.layout)
+        output = self.program.new(target.name, stored.shape, layout, target.params)
+        return self.program.op(target.name, Table(table), [stored.tensor], output)
+
+    def limit(self, stored: Stored, target: Target) -> Stored:
+        """Saturate codes at the target's limits."""
+        return self.map(stored, lambda x: x, target)
+
+    def limit_after(self, stored: Stored, node: ir.Node, target: Target) -> Stored:
+        """Saturate after a step that has no limits of its own (an Add)."""
+        return self.limit(stored, target) if node.op_type in ("Add", "Softmax") else stored
+
+    def _no_codes(self, value: ir.Value) -> InputError:
+        node = value.producer()
+        if node is None:
+            return InputError(f"output {value.name!r} is an input or a constant.")
+        return fail(
+            node,
+            f"the output {value.name!r} is computed in float",
+            "quantize it, or end the compiled part before it",
+        )
+
+
+def operands(node: ir.Node) -> list[ir.Value]:
+    """Return the inputs of a move that carry elements: every one of a Concat, else the first."""
+    inputs = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    return [v for v in inputs if v is not None]
+
+
+def dequantizes_constant_of(quantize: ir.Node) -> ir.Value | None:
+    """Return the float constant that a QuantizeLinear reads, or None."""
+    return quantize.inputs[0] if g.is_constant(quantize.inputs[0]) else None

@@ -1,0 +1,218 @@
+"""Lowers operators that move codes and change none, or only look (MaxPool picks one).
+
+Transpose, Reshape and their kin move nothing at all: they rename the storage's digits (layout.py).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert import layout as lay
+from midge.convert.lower_params import fail, real_constant
+from midge.convert.lower_pools import max_pool
+from midge.convert.lower_program import Stored
+from midge.convert.lower_target import Target
+from midge.convert.plan import Concat, Pad, Slice
+
+if TYPE_CHECKING:
+    from midge.convert.lower import Lowering
+
+Move = Callable[["Lowering", ir.Node, int, Sequence[Stored], Target], Stored]
+
+
+def move(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    """Lower one output of a move.
+
+    Args:
+        low: the lowering.
+        node: an operator of MOVES.
+        index: which output.
+        sources: codes of the operands, all with the target's parameters.
+        target: of the output.
+    """
+    return MOVES[node.op_type](low, node, index, sources, target)
+
+
+def _same(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    return sources[0]
+
+
+def _reshape(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    return replace(sources[0], shape=low.shape(node.outputs[index]))
+
+
+def _transpose(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    x = sources[0]
+    perm = g.attribute(node, "perm") or tuple(reversed(range(len(x.shape))))
+    layout = x.layout.transposed(x.shape, perm)
+    if layout is None:  # a Reshape before it cut across the stored digits
+        x = low.program.reorder(x, lay.identity(x.shape), "in_order")
+        layout = lay.identity(x.shape).transposed(x.shape, perm)
+        assert layout is not None
+    return replace(x, shape=tuple(x.shape[a] for a in perm), layout=layout)
+
+
+def _max_pool(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    return max_pool(low, node, sources[0], target)
+
+
+def _by_axes(low: "Lowering", sources: Sequence[Stored]) -> tuple[list[Stored], tuple[int, ...]]:
+    """Return the tensors with one storage axis per file axis, all in one order, and that order.
+
+    Of the orders in question the one is taken that moves the fewest bytes.
+    """
+    shape = sources[0].shape
+    orders = [tuple(range(len(shape)))]
+    orders += [(0, *range(2, len(shape)), 1)] if len(shape) > 2 else []
+    orders += [order for x in sources if (order := _axis_order(x)) is not None]
+
+    def cost(order: tuple[int, ...]) -> int:
+        return sum(
+            prod(x.shape)
+            for x in sources
+            if x.layout.canonical() != lay.permuted(x.shape, order).canonical()
+        )
+
+    best = min(orders, key=cost)
+    return [low.program.reorder(x, lay.permuted(x.shape, best), "reordered") for x in sources], best
+
+
+def _axis_order(x: Stored) -> tuple[int, ...] | None:
+    """Return x's storage order as an order of file axes, or None where an axis is torn apart."""
+    cut = x.layout.axes(x.shape)
+    if cut is None or any(len(group) > 1 for group in cut[1]):
+        return None
+    fine, groups = cut
+    owner = {k: a for a, group in enumerate(groups) for k in group}
+    unit = [a for a, group in enumerate(groups) if not group]
+    return (*unit, *(owner[k] for k in fine.order))
+
+
+def _concat(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    xs, order = _by_axes(low, sources)
+    axis = g.attribute(node, "axis") % len(xs[0].shape)
+    shape = low.shape(node.outputs[0])
+    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
+    inputs = [low.program.view(x, [x.shape[a] for a in order]) for x in xs]
+    return low.program.op(g.label(node), Concat(order.index(axis)), inputs, y)
+
+
+def _pad(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    if g.attribute(node, "mode", "constant") != "constant":
+        raise fail(node, f"its mode is {g.attribute(node, 'mode')}", "use constant padding")
+    (x,), order = _by_axes(low, sources[:1])
+    rank = len(x.shape)
+    pads, axes = g.constant(g.operand(node, 1)), g.constant(g.operand(node, 3))
+    value = _pad_value(g.operand(node, 2), target)
+    if pads is None or value is None:
+        raise fail(node, "its pads or value are computed", "make them constants")
+    if np.any(pads < 0):
+        raise fail(node, "its pads are negative", "crop with Slice")
+    where = range(rank) if axes is None else [int(a) % rank for a in axes]
+    before, after = [0] * rank, [0] * rank
+    for i, a in enumerate(where):
+        before[a], after[a] = int(pads[i]), int(pads[i + len(pads) // 2])
+    if not any(before) and not any(after):
+        return x
+    code = target.real_code(value)
+    shape = low.shape(node.outputs[0])
+    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
+    params = Pad(tuple(before[a] for a in order), tuple(after[a] for a in order), code)
+    inputs = [low.program.view(x, [x.shape[a] for a in order])]
+    return low.program.op(g.label(node), params, inputs, y)
+
+
+def _pad_value(operand: ir.Value | None, target: Target) -> float | None:
+    """Return what is padded with, a real value or, among bare codes, a code."""
+    if operand is None:
+        return 0.0
+    array = g.constant(operand) if target.bare else real_constant(operand)
+    return None if array is None or array.size != 1 else float(array.reshape(-1)[0])
+
+
+def _slice(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    x = sources[0]
+    rank = len(x.shape)
+    arrays = [g.constant(g.operand(node, i)) for i in (1, 2, 3, 4)]
+    absent = [g.operand(node, i) is None for i in (1, 2, 3, 4)]
+    if any(a is None and not gone for a, gone in zip(arrays, absent, strict=True)):
+        raise fail(node, "its bounds are computed", "make them constants")
+    starts, ends, axes, steps = arrays
+    assert starts is not None
+    assert ends is not None
+    where = range(rank) if axes is None else [int(a) % rank for a in axes]
+    start, step = [0] * rank, [1] * rank
+    for i, a in enumerate(where):
+        stride = 1 if steps is None else int(steps[i])
+        start[a], _, step[a] = slice(
+            int(starts[i]), None if stride < 0 and ends[i] < -x.shape[a] else int(ends[i]), stride
+        ).indices(x.shape[a])
+    return _take(low, node, x, start, step, low.shape(node.outputs[0]), target)
+
+
+def _split(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    x = sources[0]
+    axis = g.attribute(node, "axis", 0) % len(x.shape)
+    start = [0] * len(x.shape)
+    start[axis] = sum(low.shape(v)[axis] for v in node.outputs[:index])
+    shape = low.shape(node.outputs[index])
+    return _take(low, node, x, start, [1] * len(start), shape, target)
+
+
+def _take(
+    low: "Lowering",
+    node: ir.Node,
+    x: Stored,
+    start: Sequence[int],
+    step: Sequence[int],
+    shape: tuple[int, ...],
+    target: Target,
+) -> Stored:
+    """Add a Slice of file axes."""
+    if shape == x.shape and all(s == 1 for s in step):
+        return x
+    (x,), order = _by_axes(low, [x])
+    params = Slice(tuple(start[a] for a in order), tuple(step[a] for a in order))
+    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
+    inputs = [low.program.view(x, [x.shape[a] for a in order])]
+    return low.program.op(g.label(node), params, inputs, y)
+
+
+MOVES: dict[str, Move] = {
+    "Concat": _concat,
+    "Dropout": _same,
+    "Flatten": _reshape,
+    "GlobalMaxPool": _max_pool,
+    "Identity": _same,
+    "MaxPool": _max_pool,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _reshape,
+    "Transpose": _transpose,
+    "Unsqueeze": _reshape,
+}

@@ -1,0 +1,229 @@
+"""Reads scales, zero-points, weights and biases of a QDQ graph."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.core.errors import UnsupportedError
+from midge.quant import scheme
+from midge.quant.scheme import QuantParams
+
+Array = npt.NDArray[Any]
+
+DOMAINS = ("", "ai.onnx", "com.microsoft")  # of QuantizeLinear and DequantizeLinear
+BIAS_TOLERANCE = (
+    1e-3  # relative; exporters round s_x * s_w in several ways, codes count as they are
+)
+ACCUMULATOR_LIMIT = 2**31
+
+
+def fail(node: ir.Node, why: str, remedy: str) -> UnsupportedError:
+    """Return the error that names a node, what is wrong and what to do."""
+    return UnsupportedError(f"{g.label(node)} ({g.operator(node)}): {why}; {remedy}.")
+
+
+def is_quantize(node: ir.Node | None) -> bool:
+    """Tell whether the node is a QuantizeLinear."""
+    return node is not None and node.op_type == "QuantizeLinear" and node.domain in DOMAINS
+
+
+def is_dequantize(node: ir.Node | None) -> bool:
+    """Tell whether the node is a DequantizeLinear."""
+    return node is not None and node.op_type == "DequantizeLinear" and node.domain in DOMAINS
+
+
+def dequantizes_constant(value: ir.Value | None) -> ir.Node | None:
+    """Return the DequantizeLinear of constant codes that makes a value, or None."""
+    node = None if value is None else value.producer()
+    if node is None or not is_dequantize(node):
+        return None
+    codes = node.inputs[0]
+    source = None if codes is None else codes.producer()
+    if source is not None and is_quantize(source):  # QAT exports quantize float weights in the file
+        codes = source.inputs[0]
+    return node if g.is_constant(codes) else None
+
+
+def activation_params(node: ir.Node) -> QuantParams:
+    """Return the parameters of an activation's QuantizeLinear or DequantizeLinear.
+
+    Raises:
+        UnsupportedError: they are not one 8-bit scale and zero-point known in advance.
+    """
+    remedy = "quantize the float model with `midge quantize`"
+    scale, zero_point = _scale_and_zero_point(node)
+    if scale.size != 1:
+        raise fail(node, f"an activation has {scale.size} scales", remedy)
+    if str(zero_point.dtype) not in ("int8", "uint8"):
+        raise fail(node, f"its codes are {zero_point.dtype}, not int8 or uint8", remedy)
+    return QuantParams(
+        np.float32(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0]), str(zero_point.dtype)
+    )
+
+
+def _scale_and_zero_point(node: ir.Node) -> tuple[Array, Array]:
+    """Return (scale, zero-point in the dtype of the codes) of a Q or DQ node."""
+    scale = g.constant(node.inputs[1])
+    given = g.operand(node, 2)
+    zero_point = g.constant(given)
+    if scale is None or (given is not None and zero_point is None):
+        raise fail(node, "its scale or zero-point is computed", "export constant scales")
+    if scale.dtype != np.float32:
+        raise fail(node, f"its scale is {scale.dtype}", "export float32 scales")
+    if g.attribute(node, "block_size", 0):
+        raise fail(node, "it has a block_size", "quantize per tensor or per channel")
+    if zero_point is None:
+        wanted = g.attribute(node, "output_dtype", 0) or ir.DataType.UINT8
+        source = None if is_quantize(node) else node.inputs[0]
+        kind = source.dtype if source is not None and source.dtype else ir.DataType(wanted)
+        zero_point = np.zeros(scale.shape, kind.numpy())
+    return scale, zero_point
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """Constant codes of one layer.
+
+    Args:
+        codes: int8, in the layout of the ONNX operand, zero-point 0.
+        scale: float32, [channels] or [1].
+    """
+
+    codes: Array
+    scale: Array
+
+
+def weight(node: ir.Node, axis: int) -> Weight:
+    """Return the codes of a layer's weight (operand 1).
+
+    Args:
+        node: Conv, Gemm or MatMul.
+        axis: output-channel axis of the weight.
+
+    Raises:
+        UnsupportedError: it is no constant of int8 codes with zero-point 0 once folded.
+    """
+    dequantize = dequantizes_constant(node.inputs[1])
+    if dequantize is None:
+        raise fail(node, "its weight is no constant of 8-bit codes", "quantize the weight")
+    scale, zero_point = _scale_and_zero_point(dequantize)
+    codes = _constant_codes(dequantize)
+    if codes.dtype == np.int32 or codes.ndim == 0:
+        raise fail(node, f"its weight's codes are {codes.dtype}", "store int8 codes")
+    if scale.size != 1 and g.attribute(dequantize, "axis", 1) % codes.ndim != axis:
+        raise fail(
+            node,
+            f"its weight's scales lie along axis {g.attribute(dequantize, 'axis', 1)}, "
+            f"not the output channels' axis {axis}",
+            "quantize per output channel",
+        )
+    shape = [1] * codes.ndim
+    shape[axis] = -1
+    wide = codes.astype(np.int32) - zero_point.astype(np.int32).reshape(shape)
+    if wide.min(initial=0) < -128 or wide.max(initial=0) > 127:
+        raise fail(
+            node,
+            f"its weight has zero-point {int(zero_point.reshape(-1)[0])}, and less it the codes "
+            f"reach {int(wide.min())}..{int(wide.max())}, outside int8",
+            "quantize weights symmetrically, with zero-point 0",
+        )
+    return Weight(wide.astype(np.int8), scale.reshape(-1))
+
+
+def _constant_codes(dequantize: ir.Node) -> Array:
+    """Return the codes that a DequantizeLinear reads, quantizing a float constant as Q does."""
+    codes = g.constant(dequantize.inputs[0])
+    if codes is not None:
+        return codes
+    value = dequantize.inputs[0]
+    quantize = None if value is None else value.producer()
+    assert quantize is not None
+    scale, zero_point = _scale_and_zero_point(quantize)
+    W = g.constant(quantize.inputs[0])
+    assert W is not None
+    shape = [1] * W.ndim
+    if scale.size != 1:
+        shape[g.attribute(quantize, "axis", 1)] = -1
+    limits = np.iinfo(zero_point.dtype)
+    q = np.rint(W / scale.reshape(shape)) + zero_point.astype(np.float32).reshape(shape)
+    return np.clip(q, limits.min, limits.max).astype(zero_point.dtype)
+
+
+def real_constant(value: ir.Value | None) -> Array | None:
+    """Return a float constant, also one that is stored as codes and dequantized, or None."""
+    array = g.constant(value)
+    if array is not None:
+        return array if array.dtype == np.float32 else None
+    node = dequantizes_constant(value)
+    if node is None:
+        return None
+    scale, zero_point = _scale_and_zero_point(node)
+    codes = _constant_codes(node)
+    shape = [1] * codes.ndim
+    if scale.size != 1:
+        shape[g.attribute(node, "axis", 1)] = -1
+    centred = codes.astype(np.int32) - zero_point.astype(np.int32).reshape(shape)
+    real: Array = centred.astype(np.float32) * scale.reshape(shape)
+    return real
+
+
+def bias(
+    node: ir.Node, value: ir.Value | None, x_scale: np.float32, w: Weight, channels: int
+) -> Array:
+    """Return int32 [channels], zeros where there is no bias.
+
+    A float bias is quantized with scale f32(s_x * s_w[c]), ties to even, as ONNX Runtime does.
+
+    Raises:
+        UnsupportedError: it is no constant of that scale, or of another shape.
+    """
+    if value is None:
+        return np.zeros(channels, np.int32)
+    scale = scheme.bias_scale(x_scale, w.scale)
+    dequantize = dequantizes_constant(value)
+    if dequantize is not None:
+        codes, own = _constant_codes(dequantize), _scale_and_zero_point(dequantize)[0].reshape(-1)
+        if codes.dtype != np.int32:
+            raise fail(node, f"its bias has {codes.dtype} codes", "store int32 codes")
+        if np.any(np.abs(own - scale) > BIAS_TOLERANCE * scale):
+            raise fail(
+                node,
+                "the scale of its bias is not that of its input times that of its weight",
+                "quantize the bias with scale s_x * s_w",
+            )
+    else:
+        B = g.constant(value)
+        if B is None:
+            raise fail(node, "its bias is no constant", "make the bias an initializer")
+        codes = np.rint(B.astype(np.float32).reshape(-1) / scale)
+        if np.abs(codes).max(initial=0) >= ACCUMULATOR_LIMIT:
+            raise fail(node, "its bias exceeds int32 codes", "raise the weight's scale")
+        codes = codes.astype(np.int32)
+    if codes.size not in (1, channels):
+        raise fail(node, f"its bias has shape {list(codes.shape)}", f"use shape [{channels}]")
+    return np.broadcast_to(codes.reshape(-1), (channels,)).copy()
+
+
+def check_accumulator(node: ir.Node, codes: Array, B: Array, x_zero_point: int) -> None:
+    """Refuse a layer of which some input could drive an int32 sum out of range.
+
+    Args:
+        node: for the message.
+        codes: int8 [channels, ...].
+        B: int32 [channels].
+        x_zero_point: int8.
+    """
+    reach = max(127 - x_zero_point, x_zero_point + 128)
+    total = np.abs(codes.astype(np.int64)).reshape(len(codes), -1).sum(axis=1)
+    bound = np.abs(B.astype(np.int64)) + total * reach
+    worst = int(bound.argmax())
+    if bound[worst] >= ACCUMULATOR_LIMIT:
+        raise fail(
+            node,
+            f"output channel {worst} can reach |sum| = {int(bound[worst])}, beyond int32",
+            "raise that channel's weight scale",
+        )

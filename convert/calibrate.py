@@ -43,7 +43,7 @@ def observe(
     names = list(activations(model)) if tensors is None else list(tensors)
     inputs = {g.name_of(v) for v in model.graph.inputs}
     computed = [n for n in names if n not in inputs]
-    session = make_session(_expose(model, computed))
+    session = make_session(expose(model, computed))
     observers = {name: make_observer() for name in names}
     for index, sample in enumerate(samples):
         arrays = run(session, sample, computed) if computed else []
@@ -99,7 +99,7 @@ def activations(model: ir.Model) -> dict[str, ir.Value]:
     return {g.name_of(v): v for v in values if g.is_float(v) and not g.is_constant(v)}
 
 
-def _expose(model: ir.Model, names: list[str]) -> onnx.ModelProto:
+def expose(model: ir.Model, names: list[str]) -> onnx.ModelProto:
     """Return the model with these tensors among its outputs."""
     proto = to_proto(model)
     present = {o.name for o in proto.graph.output}

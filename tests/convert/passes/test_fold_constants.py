@@ -5,6 +5,7 @@ import numpy as np
 from midge.convert import graph as g
 from midge.convert.canonical import canonicalize
 from midge.convert.passes.fold_constants import FoldConstants
+from midge.convert.passes.remove_dead import RemoveDead
 
 W = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -17,6 +18,7 @@ def test_a_weight_behind_transpose_identity_and_reshape_folds(build, apply, ops)
         w=W,
     )
     apply(FoldConstants, model)
+    RemoveDead()(model)
     assert ops(model) == ["MatMul"]
     np.testing.assert_array_equal(g.constant(model.graph[0].inputs[1]), W.T)
 

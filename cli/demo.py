@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from midge.cli.console import Console
+from midge.convert.canonical import canonicalize
 from midge.convert.compile import CompileReport, compile_file
+from midge.convert.from_trace import trace_to_onnx
 from midge.convert.onnx_out import write_bytes
 from midge.convert.pipeline import QuantizeReport, quantize_file
 from midge.convert.trained import write_float, write_trained
 from midge.core import Tensor, manual_seed, nn, no_grad, optim
 from midge.core.data import DataLoader, TensorDataset
 from midge.core.nn import functional as F
+from midge.core.trace import trace
 from midge.models.datasets import Split
 from midge.models.digits import DigitsNet, load_digits
 from midge.quant.qat import QATModel, prepare_qat
@@ -69,6 +73,7 @@ class Road:
         directory: holds every file.
         digits: the data.
         model: the float network, with the weights of the end of tuning.
+        tuned_float: its canonical graph, with the names of the quantized one.
         float_logits: of the test images, before tuning.
         qat: the tuned integer twin.
         qat_logits: of the test images.
@@ -79,6 +84,7 @@ class Road:
     directory: Path
     digits: Split
     model: nn.Module
+    tuned_float: ir.Model
     float_logits: Array
     qat: QATModel
     qat_logits: Array
@@ -129,10 +135,13 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
     with console.working("Compiling to C"):
         tuned_c = compile_file(tuned.output, directory / "c", NAME, seed=seed)
 
+    tuned_float = trace_to_onnx(trace(model, Tensor(digits.x_test)), NAME)
+    canonicalize(tuned_float)
     return Road(
         directory,
         digits,
         model,
+        tuned_float,
         float_logits,
         qat,
         qat_logits,

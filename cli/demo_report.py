@@ -1,84 +1,55 @@
 """Measures what the demo made on every engine, and puts it into a report."""
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Any
-
-import numpy.typing as npt
 
 from midge.cli import machine
-from midge.cli.demo import NAME, Quantized, Road, Settings, predict
+from midge.cli.demo import NAME, Road, Settings, predict
 from midge.cli.layers import layer_rows
-from midge.cli.measure import (
-    Agreement,
-    compare,
-    correct,
-    latency,
-    run_c,
-    run_executor,
-    run_onnx,
-    time_all,
-)
+from midge.cli.measure import compare, latency, python_timer, run_executor
 from midge.cli.report import Node, Report, Variant
-from midge.convert.bench_host import Timer, Timing
+from midge.cli.variants import C, Candidate, by_labels, measure
 from midge.convert.compile import read_plan
-from midge.convert.verify import needs_exact_kernels
+from midge.convert.onnx_in import read_model
 from midge.core.errors import CheckError
 
-Array = npt.NDArray[Any]
-
 FLOAT, QAT, STATIC = "float32", "QAT int8", "static int8"
-CORE, ORT, C = "midge core", "ONNX Runtime", "C"
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """One int8 variant over the test images, against the integer executor.
-
-    Args:
-        reference: outputs of the executor.
-        onnx: agreement of ONNX Runtime.
-        c: agreement of the compiled C.
-        right: samples judged right.
-    """
-
-    reference: list[Array]
-    onnx: Agreement
-    c: Agreement
-    right: int
+CORE = "midge core"
 
 
 def build_report(road: Road, seed: int, command: str) -> Report:
     """Measure every variant on the test images and return the report."""
-    labels = road.digits.y_test
-    float_onnx = run_onnx(road.float_file, [road.digits.x_test])
-    tuned, static = measure(road, road.tuned), measure(road, road.static)
-    simulated = compare([road.qat_logits], tuned.reference)
-    timing = _time(road)
-
-    def variant(model: str, engine: str, right: int, **rest: Any) -> Variant:
-        timed = timing.get(f"{model} {engine}")
-        taken = latency(timed) if timed else None
-        return Variant(model, engine, right, len(labels), taken, **rest)
-
-    variants = [
-        variant(FLOAT, CORE, correct([road.float_logits], labels)),
-        variant(FLOAT, ORT, correct(float_onnx, labels)),
-        variant(QAT, CORE, correct([road.qat_logits], labels), **_agreement(simulated)),
+    images, judge = road.digits.x_test, by_labels(road.digits.y_test)
+    candidates = [
+        Candidate(FLOAT, road.float_file, weight_bytes=_weight_bytes(road)),
+        Candidate(QAT, road.tuned.onnx.output, road.tuned.c),
+        Candidate(STATIC, road.static.onnx.output, road.static.c),
     ]
-    for model, done, made in ((QAT, tuned, road.tuned), (STATIC, static, road.static)):
-        variants.append(variant(model, ORT, done.right, **_agreement(done.onnx)))
-        variants.append(variant(model, C, done.right, **_agreement(done.c), **_size(made)))
-    coverage = tuple(Node(c.node, c.op_type, c.state, c.reason) for c in road.tuned.onnx.coverage)
+    functions = {
+        FLOAT: python_timer(lambda: predict(road.model, images[:1])),
+        QAT: python_timer(lambda: predict(road.qat, images[:1])),
+    }
+    variants, timings = measure(candidates, [images], judge, functions)
+    plan = read_plan(road.tuned.onnx.output, NAME)
+    simulated = compare([road.qat_logits], run_executor(plan, [images]))
+    core = Variant(FLOAT, CORE, judge([road.float_logits]), len(images), latency(timings[FLOAT]))
+    simulation = Variant(
+        QAT,
+        f"simulation in {CORE}",
+        judge([road.qat_logits]),
+        len(images),
+        latency(timings[QAT]),
+        simulated.elements,
+        simulated.mismatches,
+    )
     return Report(
         title="Handwritten digits",
-        metric=f"Accuracy on {len(labels)} test images of 8 x 8 pixels",
-        variants=tuple(variants),
-        layers=layer_rows(road),
-        coverage=coverage,
+        metric=f"Accuracy on {len(images)} test images of 8 x 8 pixels",
+        variants=(core, variants[0], simulation, *variants[1:]),
+        layers=layer_rows(plan, read_model(road.tuned.onnx.output), road.tuned_float, [images]),
+        coverage=tuple(
+            Node(c.node, c.op_type, c.state, c.reason) for c in road.tuned.onnx.coverage
+        ),
         notices=(*road.tuned.onnx.notices, *road.tuned.c.notices),
         facts=_facts(road, seed),
         command=command,
@@ -86,17 +57,6 @@ def build_report(road: Road, seed: int, command: str) -> Report:
         versions=machine.versions(),
         created=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-
-
-def measure(road: Road, made: Quantized) -> Measured:
-    """Run one int8 variant on every engine over the test images."""
-    images = [road.digits.x_test]
-    plan = read_plan(made.onnx.output, NAME)
-    reference = run_executor(plan, images)
-    onnx = run_onnx(made.onnx.output, images, exact=needs_exact_kernels())
-    c = run_c(made.c.directory, NAME, plan, images)
-    right = correct(c, road.digits.y_test)
-    return Measured(reference, compare(onnx, reference), compare(c, reference), right)
 
 
 def check(report: Report, settings: Settings) -> None:
@@ -124,45 +84,8 @@ def check(report: Report, settings: Settings) -> None:
         )
 
 
-def _time(road: Road) -> dict[str, Timing]:
-    image = road.digits.x_test[:1]
-    return time_all(
-        {
-            f"{FLOAT} {ORT}": road.float_file,
-            f"{QAT} {ORT}": road.tuned.onnx.output,
-            f"{STATIC} {ORT}": road.static.onnx.output,
-        },
-        {
-            f"{QAT} {C}": (road.tuned.c.directory, NAME),
-            f"{STATIC} {C}": (road.static.c.directory, NAME),
-        },
-        {
-            f"{FLOAT} {CORE}": _timer(lambda: predict(road.model, image)),
-            f"{QAT} {CORE}": _timer(lambda: predict(road.qat, image)),
-        },
-        [image],
-    )
-
-
-def _timer(function: Callable[[], object]) -> Timer:
-    def timer(runs: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(runs):
-            function()
-        return time.perf_counter() - begin
-
-    return timer
-
-
-def _agreement(found: Agreement) -> dict[str, int]:
-    return {"elements": found.elements, "mismatches": found.mismatches}
-
-
-def _size(made: Quantized) -> dict[str, int]:
-    size = made.c.size
-    if size is None:
-        return {"ram_bytes": made.c.arena_bytes}
-    return {"ram_bytes": size.arena + (size.stack or 0), "flash_bytes": size.flash}
+def _weight_bytes(road: Road) -> int:
+    return sum(4 * parameter.array.size for parameter in road.model.parameters())
 
 
 def _facts(road: Road, seed: int) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Runs one network on every engine over the same samples: ONNX Runtime, the executor, the C."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,12 +86,6 @@ def compare(got: Sequence[Array], reference: Sequence[Array]) -> Agreement:
     return Agreement(elements, mismatches)
 
 
-def correct(outputs: Sequence[Array], labels: Array) -> int:
-    """Return how many samples have their label's element largest in the first output."""
-    scores = outputs[0].reshape(len(labels), -1)
-    return int((scores.argmax(axis=1) == labels).sum())
-
-
 def time_all(
     onnx_files: Mapping[str, Path],
     c_folders: Mapping[str, tuple[Path, str]],
@@ -115,6 +110,18 @@ def time_all(
         for label, (directory, name) in c_folders.items():
             timers[label] = stack.enter_context(bench_host.c_timer(directory, name, raw))
         return bench_host.interleave(timers)
+
+
+def python_timer(function: Callable[[], object]) -> Timer:
+    """Return a timer of a Python function."""
+
+    def timer(runs: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(runs):
+            function()
+        return time.perf_counter() - begin
+
+    return timer
 
 
 def latency(timing: Timing) -> Latency:

@@ -73,7 +73,7 @@ def _figures(report: Report) -> str:
         if timed and timed.latency:
             ratio = timed.latency.median_us / shipped.latency.median_us
             note = f"{ratio:.2f} times as fast as {timed.name}"
-        cards.append((f"{_us(shipped.latency.median_us)} µs", "per inference", note))
+        cards.append((f"{microseconds(shipped.latency.median_us)} µs", "per inference", note))
     if shipped.flash_bytes is not None:
         cards.append((f"{shipped.flash_bytes:,} B", "flash", shipped.flash_note))
     if shipped.ram_bytes is not None:
@@ -184,8 +184,10 @@ def _variant_row(v: Variant) -> tuple[str, ...]:
         escape(v.engine),
         NOTHING if v.accuracy is None else f"{100 * v.accuracy:.2f} %",
         f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f}" if interval else NOTHING,
-        _us(v.latency.median_us) if v.latency else NOTHING,
-        f"{_us(v.latency.p10_us)} to {_us(v.latency.p90_us)}" if v.latency else NOTHING,
+        microseconds(v.latency.median_us) if v.latency else NOTHING,
+        f"{microseconds(v.latency.p10_us)} to {microseconds(v.latency.p90_us)}"
+        if v.latency
+        else NOTHING,
         f"{flash} *" if v.flash_note else flash,
         NOTHING if v.ram_bytes is None else f"{v.ram_bytes:,}",
         NOTHING if v.elements is None else f"{v.mismatches or 0:,} of {v.elements:,}",
@@ -271,6 +273,6 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], foot: Sequence
     )
 
 
-def _us(value: float) -> str:
+def microseconds(value: float) -> str:
     """Return microseconds with one decimal, whole above a thousand."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"

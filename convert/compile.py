@@ -50,6 +50,11 @@ class CompileReport:
     size: SizeReport | None
     notices: tuple[str, ...]
 
+    @property
+    def ram_bytes(self) -> int:
+        """Arena and worst stack; the arena alone where the stack is unknown."""
+        return self.arena_bytes + (self.size.stack or 0 if self.size else 0)
+
     def to_json(self) -> dict[str, Any]:
         """Return the report as plain data."""
         value = {**asdict(self), "directory": str(self.directory)}

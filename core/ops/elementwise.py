@@ -121,6 +121,10 @@ def _sign(ctx: Node, x: Array) -> Array:
     return xp_of(x).sign(x)
 
 
+def _sign_backward(ctx: Node, grad: Tensor) -> Gradients:
+    return grad * 0
+
+
 def _maximum(ctx: Node, a: Array, b: Array) -> Array:
     ctx.save(0, 1)
     return xp_of(a, b).maximum(a, b)
@@ -229,7 +233,7 @@ DIV = register(OpSpec("div", "Div", _div, _div_backward, binary(distinct, positi
 NEG = register(OpSpec("neg", "Neg", _neg, _neg_backward, unary()))
 POW = register(OpSpec("pow", "Pow", _pow, _pow_backward, binary(positive, distinct)))
 ABS = register(OpSpec("abs", "Abs", _abs, _abs_backward, unary()))
-SIGN = register(OpSpec("sign", "Sign", _sign, None, unary()))
+SIGN = register(OpSpec("sign", "Sign", _sign, _sign_backward, unary()))
 MAXIMUM = register(OpSpec("maximum", "Max", _maximum, _maximum_backward, binary()))
 MINIMUM = register(OpSpec("minimum", "Min", _minimum, _minimum_backward, binary()))
 EXP = register(OpSpec("exp", "Exp", _exp, _exp_backward, unary()))
@@ -285,7 +289,7 @@ def abs(x: Any) -> Tensor:
 
 
 def sign(x: Any) -> Tensor:
-    """Return -1, 0 or 1; no gradient passes."""
+    """Return -1, 0 or 1; the gradient is 0."""
     return apply(SIGN, (as_tensor(x),))
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from midge.core import Tensor
 from midge.core.autograd import gradcheck, gradgradcheck
 from midge.core.ops.samples import as_inputs, outputs, seeded

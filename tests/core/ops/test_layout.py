@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from midge.core import Tensor
 from midge.core.ops.samples import as_inputs, outputs, seeded
 from midge.core.opspec import OPS

@@ -96,7 +96,7 @@ class Module(Tree):
         if strict and keys.missing_keys:
             faults.append(f"missing {', '.join(keys.missing_keys)}")
         if strict and keys.unexpected_keys:
-            hints = [f"{n}{did_you_mean(n, own)}" for n in keys.unexpected_keys]
+            hints = [_hinted(n, own) for n in keys.unexpected_keys]
             faults.append(f"unexpected {', '.join(hints)}")
         for name, tensor in own.items():
             if name in state_dict and tuple(state_dict[name].shape) != tensor.shape:
@@ -191,6 +191,12 @@ class Module(Tree):
             return f"{type(self).__name__}({self.extra_repr()})"
         body = "\n".join(lines).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {body}\n)"
+
+
+def _hinted(name: str, known: Mapping[str, Any]) -> str:
+    """Return a name with its nearest known ones in brackets."""
+    hint = did_you_mean(name, known).strip()
+    return f"{name} ({hint})" if hint else name
 
 
 def _move(tensor: Tensor, args: tuple[Any, ...], dtype: Any, device: Any) -> None:

@@ -12,7 +12,8 @@ from midge.convert.build import model_sources
 from midge.core.errors import InputError, ToolError
 from midge.core.native import Compiler, find_compiler
 
-FLAGS = ("-Os", "-ffunction-sections", "-fstack-usage")
+_MEASURING = ("-fno-sanitize=undefined", "-fstack-usage")  # zig would add a sanitizer
+FLAGS = ("-Os", *_MEASURING)
 _CODE = re.compile(r"\.text(?!\.startup)|\.init|\.fini")
 _CONST = re.compile(r"\.rodata|\.data\.rel\.ro|\.srodata")
 
@@ -74,7 +75,8 @@ def measure(
         text, const = _sections(tool, sorted(work.glob("*.o")))
         stack = _stack(work)
     weights = 4 * len(re.findall(r"0x[0-9a-f]{8},", _data_block(directory, name)))
-    label = f"host ({compiler.version}, {' '.join(flags)})"
+    shown = " ".join(flag for flag in flags if flag not in _MEASURING)
+    label = f"host ({compiler.version}, {shown})"
     return SizeReport(text, const - weights, weights, _arena(directory, name), stack, label)
 
 

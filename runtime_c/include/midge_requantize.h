@@ -97,7 +97,6 @@ static inline int32_t midge_rint_product(int32_t acc, uint32_t m) {
     /* v = product * 2^(exponent - 158), with the mantissa in the upper 24 bits of 32. */
     const uint64_t product = (uint64_t)a * (((m & 0x7FFFFFu) | 0x800000u) << 8);
     uint64_t fixed; /* v with 32 fraction bits, cut */
-    uint32_t lost = 0;
     if (exponent >= 126u) {
         if (a == 0)
             return 0;
@@ -109,7 +108,6 @@ static inline int32_t midge_rint_product(int32_t acc, uint32_t m) {
         if (shift > 63u)
             return 0;
         fixed = product >> shift;
-        lost = (fixed << shift) != product;
     }
     uint32_t k = (uint32_t)(fixed >> 32);
     const uint32_t fraction = (uint32_t)fixed;
@@ -124,8 +122,10 @@ static inline int32_t midge_rint_product(int32_t acc, uint32_t m) {
         const uint32_t window = (top + 1u) << 7; /* 2^(j-24) with 32 fraction bits */
         if (k & 1u)
             k += fraction >= 0x80000000u - window;
+        else if (fraction == 0x80000000u + window)
+            k += exponent < 126u && fixed << (126u - exponent) != product; /* what was cut */
         else
-            k += fraction > 0x80000000u + window || (fraction == 0x80000000u + window && lost);
+            k += fraction > 0x80000000u + window;
     }
     return acc < 0 ? -(int32_t)k : (int32_t)k;
 }

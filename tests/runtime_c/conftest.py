@@ -1,10 +1,13 @@
 """A program with every operator of the C runtime, and what NumPy says that it must give."""
 
 import itertools
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
+from midge.convert.emit_c import runtime_folder
 from midge.convert.plan import (
     Add,
     Concat,
@@ -318,3 +321,28 @@ def zoo():
     add_pools(net)
     add_moves(net)
     return net
+
+
+TOOLS = {
+    "cortex-m4": ("arm-none-eabi-gcc", "qemu-system-arm"),
+    "cortex-m55": ("arm-none-eabi-gcc", "qemu-system-arm"),
+    "rv32imc": ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
+}
+
+
+@pytest.fixture
+def run_on_board(tmp_path):
+    """A function (folder, name, board, requantization form) that returns (status, output)."""
+
+    def run(folder, name, board, form):
+        missing = [tool for tool in TOOLS[board] if shutil.which(tool) is None]
+        if missing:
+            pytest.skip(f"{' and '.join(missing)} not installed")
+        sources = [*folder.glob("*.c"), folder / "host" / f"{name}_test.c"]
+        flags = [f"-I{folder}", f"-DMIDGE_REQUANT_{form}"]
+        script = runtime_folder() / "targets" / "run.sh"
+        command = ["sh", script, board, tmp_path / "program.elf", *sources, *flags]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    return run

@@ -6,6 +6,7 @@ ranges do not depend on how samples are batched or ordered.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import onnx
 import onnx_ir as ir
@@ -14,9 +15,21 @@ from midge.convert import graph as g
 from midge.convert.onnx_out import to_proto
 from midge.convert.ort import make_session, run
 from midge.core.errors import InputError, did_you_mean
-from midge.quant.observers import MinMaxObserver, Observer, Range
+from midge.quant.histogram import (
+    HistogramObserver,
+    entropy_range,
+    mse_range,
+    percentile_range,
+)
+from midge.quant.observers import AverageObserver, MinMaxObserver, Observer, Range
 
-METHODS: dict[str, Callable[[], Observer]] = {"minmax": MinMaxObserver}
+METHODS: dict[str, Callable[[], Observer]] = {
+    "minmax": MinMaxObserver,
+    "average": AverageObserver,
+    "percentile": partial(HistogramObserver, percentile_range),
+    "mse": partial(HistogramObserver, mse_range),
+    "entropy": partial(HistogramObserver, entropy_range),
+}
 Progress = Callable[[int], None]  # called with the number of samples done
 
 

@@ -5,6 +5,7 @@ import onnx_ir as ir
 from midge.convert.passes.base import Pass, PassRecord
 from midge.convert.passes.canonical_activations import CanonicalActivations
 from midge.convert.passes.canonical_gemm import CanonicalGemm
+from midge.convert.passes.clamp_masks import ClampMasks
 from midge.convert.passes.explicit_pads import ExplicitPads
 from midge.convert.passes.fold_batch_norm import FoldBatchNorm
 from midge.convert.passes.fold_constants import FoldConstants
@@ -26,6 +27,7 @@ PASSES: tuple[type[Pass], ...] = (
     FoldPads,
     CanonicalGemm,
     CanonicalActivations,
+    ClampMasks,
     FoldBatchNorm,
     RemoveDead,
     InferShapes,

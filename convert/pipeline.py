@@ -17,6 +17,7 @@ from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import write_bytes, write_model
 from midge.convert.passes.base import PassRecord
+from midge.convert.passes.clamp_masks import tighten_masks
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import (
     QuantizeOptions,
@@ -103,7 +104,7 @@ def quantize_file(
     records = canonicalize(model)
     selection = _select(model, options, {})
     if not selection.quantized:
-        raise InputError(f"{path}: no node of it can be quantized: {_reasons(selection)}.")
+        lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
     shapes = _ShapeLog(samples)
     ranges = calibrate(
         model,
@@ -113,6 +114,7 @@ def quantize_file(
         progress=progress,
     )
     shapes.require_named_dims(model, path)
+    ranges = tighten_masks(model, ranges)
     params, refused = choose_params(model, ranges, options)
     quantized = quantize_graph(
         model,

@@ -1,9 +1,11 @@
 """Ranges from data: observers see arrays one after another and say which range to quantize.
 
-Each gives the same answer for any order and any batching of the same values, in constant memory;
-the moving average alone depends on the order, as training wants it to.
+They take constant memory. MinMaxObserver gives the same answer for any order and batching of the
+values, AverageObserver for any order of the arrays; MovingAverageObserver depends on the order, as
+training wants it to.
 """
 
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +27,18 @@ class Observer(Protocol):
         """Return (low, high) of what to represent."""
 
 
+def extremes(x: Array) -> Range:
+    """Return the smallest and the largest value.
+
+    Raises:
+        InputError: one is NaN or infinite.
+    """
+    low, high = float(x.min()), float(x.max())
+    if not np.isfinite(high - low):
+        raise InputError(f"a value is not finite: the range is [{low}, {high}]")
+    return low, high
+
+
 class MinMaxObserver:
     """The smallest and the largest value seen."""
 
@@ -40,9 +54,7 @@ class MinMaxObserver:
         """
         if x.size == 0:
             return
-        low, high = float(x.min()), float(x.max())
-        if not np.isfinite(high - low):
-            raise InputError(f"a value is not finite: the range is [{low}, {high}]")
+        low, high = extremes(x)
         self.low, self.high = min(self.low, low), max(self.high, high)
 
     def range(self) -> Range:
@@ -54,6 +66,36 @@ class MinMaxObserver:
         if self.low > self.high:
             raise InputError("no value was observed")
         return self.low, self.high
+
+
+class AverageObserver:
+    """The mean over arrays of the smallest value, and of the largest.
+
+    The sums are exact, so the order of the arrays does not matter.
+    """
+
+    def __init__(self) -> None:
+        """Start with nothing seen."""
+        self._low = self._high = Fraction(0)
+        self._count = 0
+
+    def update(self, x: Array) -> None:
+        """Take in one array, as a sample."""
+        if x.size:
+            low, high = extremes(x)
+            self._low += Fraction(low)
+            self._high += Fraction(high)
+            self._count += 1
+
+    def range(self) -> Range:
+        """Return (low, high).
+
+        Raises:
+            InputError: nothing was seen.
+        """
+        if not self._count:
+            raise InputError("no value was observed")
+        return float(self._low / self._count), float(self._high / self._count)
 
 
 class MovingAverageObserver:
@@ -78,9 +120,7 @@ class MovingAverageObserver:
         """Take in one array, as a batch."""
         if x.size == 0:
             return
-        low, high = float(x.min()), float(x.max())
-        if not np.isfinite(high - low):
-            raise InputError(f"a value is not finite: the range is [{low}, {high}]")
+        low, high = extremes(x)
         if np.isnan(self.low):
             self.low, self.high = low, high
         self.low += self.momentum * (low - self.low)

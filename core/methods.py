@@ -121,15 +121,15 @@ class Methods:
 
     # -- in place ------------------------------------------------------------------------------
 
-    def add_(self, other: Any) -> "Tensor":
-        """Add other, in place."""
-        return ops.add_(self, other)
+    def add_(self, other: Any, alpha: float = 1) -> "Tensor":
+        """Add alpha * other, in place."""
+        return ops.add_(self, other, alpha)
 
     __iadd__ = add_
 
-    def sub_(self, other: Any) -> "Tensor":
-        """Subtract other, in place."""
-        return ops.sub_(self, other)
+    def sub_(self, other: Any, alpha: float = 1) -> "Tensor":
+        """Subtract alpha * other, in place."""
+        return ops.sub_(self, other, alpha)
 
     __isub__ = sub_
 

@@ -39,6 +39,7 @@ import numpy as np
 from midge.core.autograd.modes import STATE
 from midge.core.autograd.node import Edge, Node, SavedTensor
 from midge.core.backend import Array, xp_of
+from midge.core.errors import InputError
 from midge.core.tensor import Tensor
 
 Gradients: TypeAlias = "Tensor | tuple[Tensor | None, ...] | None"
@@ -120,7 +121,10 @@ def apply(
                 break
     node = Node(spec, attributes, needs)
     arrays = [None if t is None else t.array for t in inputs]
-    result = spec.forward(node, *arrays, **attributes)
+    try:
+        result = spec.forward(node, *arrays, **attributes)
+    except ValueError as error:
+        raise explain(spec, arrays, error) from None
     if type(result) is tuple:
         outputs = tuple([Tensor(as_array(array, arrays)) for array in result])
         if recording:
@@ -163,6 +167,14 @@ def record(node: Node, inputs: Sequence[Tensor | None], outputs: tuple[Tensor, .
             kept = inputs[position] if position >= 0 else outputs[~position]
             saved.append(None if kept is None else SavedTensor(kept, node))
         node.saved = saved
+
+
+def explain(spec: OpSpec, arrays: Sequence[Array | None], error: ValueError) -> InputError:
+    """Return NumPy's complaint about an operator with the operator's name and input shapes."""
+    if isinstance(error, InputError):
+        return error
+    shapes = ", ".join("None" if a is None else str(list(a.shape)) for a in arrays)
+    return InputError(f"{spec.name}: inputs {shapes} do not fit together ({error}).")
 
 
 def as_array(result: Any, arrays: Sequence[Array | None]) -> Array:

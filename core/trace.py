@@ -3,7 +3,7 @@
 While tracing, every operator on a tensor that depends on the inputs gives a TracedTensor, whose
 values cannot be looked at from Python: a branch on one would be frozen into the graph. Operators on
 parameters and constants alone are simply computed; their results become constants. A second run
-with twice the batch shows whether a batch size was frozen into the graph.
+with a larger batch shows whether a batch size was frozen into the graph.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,8 @@ from midge.core.tracer import TracedTensor, TraceNode, Tracer, TraceValue
 
 # A slice that runs to the end of the batch, as ONNX spells it.
 TO_THE_END = 2**63 - 1
+# The second run has so many times the batch; 2 would take half of 2 for 1.
+_MORE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +102,13 @@ def trace(
             f"trace: inputs {shapes} do not share one batch size on axis {batch_axis}; set "
             "batch_axis, or None to fix every size."
         )
-    doubled = [xp_of(x).concatenate([x, x], axis=batch_axis) for x in arrays]
+    more = [xp_of(x).concatenate([x] * _MORE, axis=batch_axis) for x in arrays]
     try:
-        other = _run(model, doubled, input_names, output_names)
+        other = _run(model, more, input_names, output_names)
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(
-            f"trace: the model does not run with twice the batch ({error}); pass batch_axis=None "
-            "if its batch size is meant to be fixed."
+            f"trace: the model does not run with a batch {_MORE} times as large ({error}); pass "
+            "batch_axis=None if its batch size is meant to be fixed."
         ) from error
     return replace(graph, nodes=_free_batch(graph, other), batch_axis=batch_axis)
 
@@ -205,7 +207,7 @@ def _free_batch(graph: TraceGraph, other: TraceGraph) -> list[TraceNode]:
 
     Args:
         graph: the traced run.
-        other: the same with twice the batch.
+        other: the same with a batch _MORE times as large.
 
     Raises:
         InputError: the runs differ in anything else, so a batch size was frozen somewhere.
@@ -222,10 +224,10 @@ def _free_batch(graph: TraceGraph, other: TraceGraph) -> list[TraceNode]:
 def _free_node(node: TraceNode, other: TraceNode, graph: TraceGraph) -> TraceNode:
     attributes = dict(node.attributes)
     for key, value in node.attributes.items():
-        doubled = other.attributes[key]
-        if value is doubled or value == doubled:
+        larger = other.attributes[key]
+        if value is larger or value == larger:
             continue
-        leading = isinstance(value, tuple) and (2 * value[0], *value[1:]) == doubled
+        leading = isinstance(value, tuple) and (_MORE * value[0], *value[1:]) == larger
         if not leading or not _may_be_free(node, key, graph):
             raise _frozen(f"attribute {key!r} of {node.name} ({node.op})")
         attributes[key] = (TO_THE_END if node.op == "slice" else -1, *value[1:])
@@ -234,11 +236,12 @@ def _free_node(node: TraceNode, other: TraceNode, graph: TraceGraph) -> TraceNod
 
 def _may_be_free(node: TraceNode, key: str, graph: TraceGraph) -> bool:
     """Tell whether the first entry of an attribute may be the batch."""
+    source = graph.values.get(str(node.inputs[0]))
+    whole = source is not None and source.shape[:1] == node.attributes[key][:1]
     if node.op == "expand":  # the batch must be there already; -1 keeps it
-        source = graph.values.get(str(node.inputs[0]))
-        return source is not None and source.shape[:1] == node.attributes["shape"][:1]
+        return whole
     if node.op == "slice":
-        return key == "stops" and node.attributes["steps"][0] == 1
+        return whole and key == "stops" and node.attributes["steps"][0] == 1
     return node.op == "reshape"
 
 

@@ -11,7 +11,7 @@ from midge.core.backend import Array
 from midge.core.device import Device, device_of
 from midge.core.dtypes import DType
 from midge.core.errors import InputError
-from midge.core.opspec import OpSpec, as_array
+from midge.core.opspec import OpSpec, as_array, explain
 from midge.core.tensor import Tensor
 
 
@@ -188,7 +188,11 @@ class Tracer:
     ) -> Any:
         """Run one operator; record it if an operand depends on the graph's inputs."""
         arrays = [None if t is None else _slot.__get__(t) for t in inputs]
-        result = spec.forward(Node(spec, attributes, (False,) * len(inputs)), *arrays, **attributes)
+        ctx = Node(spec, attributes, (False,) * len(inputs))
+        try:
+            result = spec.forward(ctx, *arrays, **attributes)
+        except ValueError as error:
+            raise explain(spec, arrays, error) from None
         several = isinstance(result, tuple)
         results = [as_array(r, arrays) for r in (result if several else (result,))]
         if any(isinstance(t, TracedTensor) for t in inputs):

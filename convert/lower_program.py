@@ -94,8 +94,9 @@ class Program:
         tensor = self.tensors[stored.tensor]
         params = stored.stored_codes if stored.params else None
         wanted = (tensor.buffer, tuple(shape), params)
-        for index in [stored.tensor, *range(len(self.tensors))]:
-            known = self.tensors[index]
+        if (tensor.buffer, tensor.shape, tensor.params) == wanted:
+            return stored.tensor
+        for index, known in enumerate(self.tensors):
             if (known.buffer, known.shape, known.params) == wanted:
                 return index
         view = replace(

@@ -27,6 +27,7 @@ def make_session(
     level: str = "all",
     threads: int = 0,
     exact: bool = False,
+    keep_int8: bool = False,
     dump: Path | None = None,
 ) -> rt.InferenceSession:
     """Load a model in ONNX Runtime on the CPU.
@@ -36,6 +37,7 @@ def make_session(
         level: "all", "basic" or "none": graph optimizations.
         threads: of one operator; 0 lets ONNX Runtime choose.
         exact: on x86 without VNNI, use kernels that do not saturate uint8 x int8 products.
+        keep_int8: do not rewrite int8 activations to uint8, which leaves parts of a file in float.
         dump: where to write the optimized model.
 
     Raises:
@@ -47,6 +49,8 @@ def make_session(
     options.intra_op_num_threads = threads
     if exact:
         options.add_session_config_entry("session.x64quantprecision", "1")
+    if keep_int8:
+        options.add_session_config_entry("session.qdqisint8allowed", "1")
     if dump is not None:
         options.optimized_model_filepath = str(dump)
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model

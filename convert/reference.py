@@ -1,0 +1,174 @@
+"""ONNX Runtime as the reference: a quantized file with every quantized tensor looked at.
+
+What is compared is what users run: all graph optimizations on. A quantized tensor is shown by
+making the output of its QuantizeLinear a graph output, which does not stop ONNX Runtime fusing.
+
+x86 without VNNI multiplies uint8 by int8 with sums that saturate at 16 bits; there ONNX Runtime is
+told to use its exact kernels, and the level's name says so. Files with int8 activations are run as
+they stand (session.qdqisint8allowed), because ONNX Runtime would rewrite parts of them to uint8.
+"""
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+
+from midge.convert import ort
+from midge.convert.lower_bind import bind_batch
+from midge.convert.lower_params import is_quantize
+from midge.core.native import cpu_features
+
+Array = npt.NDArray[Any]
+VNNI = ("avx512_vnni", "avx_vnni")
+X86 = ("x86_64", "amd64", "i386", "i686")
+
+
+def needs_exact_kernels() -> bool:
+    """Tell whether ONNX Runtime's uint8 x int8 products saturate on this machine."""
+    if platform.machine().lower() not in X86:
+        return False
+    return not cpu_features().intersection(VNNI)
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How ONNX Runtime runs a file.
+
+    Args:
+        exact: session.x64quantprecision=1.
+        int8: session.qdqisint8allowed=1.
+    """
+
+    exact: bool
+    int8: bool
+
+    @property
+    def name(self) -> str:
+        """The level as it is printed beside every claim."""
+        parts = ["ORT_ENABLE_ALL"]
+        parts += ["x64quantprecision=1 (no VNNI)"] if self.exact else []
+        parts += ["qdqisint8allowed=1"] if self.int8 else []
+        return ", ".join(parts)
+
+
+def level_of(model: ir.Model) -> Level:
+    """Return the level at which a file's fused integer operators are exact on this machine."""
+    dtypes = {n.outputs[0].dtype for n in quantizers(model.graph)}
+    # Its exact kernels take uint8 activations only; int8 x int8 does not saturate anywhere.
+    int8 = ir.DataType.UINT8 not in dtypes and ir.DataType.INT8 in dtypes
+    return Level(needs_exact_kernels() and not int8, int8)
+
+
+def quantizers(graph: ir.Graph) -> list[ir.Node]:
+    """Return the QuantizeLinear nodes of activations."""
+    return [
+        n
+        for n in graph
+        if is_quantize(n) and n.inputs[0] is not None and not n.inputs[0].const_value
+    ]
+
+
+class Reference:
+    """A quantized file in ONNX Runtime, sample by sample.
+
+    Attributes:
+        level: at which it runs.
+        tensors: names of the quantized tensors that are shown.
+    """
+
+    def __init__(self, model: ir.Model, *, batch: int = 1, show: bool = True) -> None:
+        """Load the file as it stands, and once more with its quantized tensors shown.
+
+        Args:
+            model: as read from the file.
+            batch: size of an unknown leading dimension.
+            show: also load it with every quantized tensor as an output.
+
+        Raises:
+            ToolError: ONNX Runtime refuses the file.
+        """
+        self.level = level_of(model)
+        bound, _ = bind_batch(model, batch)
+        proto = ir.to_proto(model)
+        outputs = [value.name for value in proto.graph.output]
+        self.tensors = [
+            str(n.outputs[0].name)
+            for n in quantizers(bound.graph)
+            if n.outputs[0].name not in outputs
+        ]
+        _own_constants(proto.graph)
+        self._plain = self._session(proto)
+        self._shown = None
+        if show and self.tensors:
+            known = {v.name: v for n in bound.graph for v in n.outputs}
+            for name in self.tensors:
+                proto.graph.output.append(ir.to_proto(known[name]))
+            self._shown = self._session(proto)
+
+    def _session(self, proto: onnx.ModelProto) -> Any:
+        return ort.make_session(proto, threads=1, exact=self.level.exact, keep_int8=self.level.int8)
+
+    def run(self, inputs: Mapping[str, Array]) -> tuple[list[Array], dict[str, Array]]:
+        """Run one sample.
+
+        Args:
+            inputs: by name, shape and dtype as in the file.
+
+        Returns:
+            The outputs of the file as it stands, in graph order, and the codes of every other
+            quantized tensor by name.
+        """
+        outputs = ort.run(self._plain, inputs)
+        if self._shown is None:
+            return outputs, {}
+        codes = ort.run(self._shown, inputs, self.tensors)
+        return outputs, dict(zip(self.tensors, codes, strict=True))
+
+    def run_batch(
+        self, names: Sequence[str], inputs: Sequence[Array]
+    ) -> tuple[list[Array], dict[str, Array]]:
+        """Run many samples.
+
+        Args:
+            names: of the inputs.
+            inputs: each [samples, *shape of the file].
+
+        Returns:
+            As `run`, with a leading samples axis.
+        """
+        results = list(self._each(names, inputs))
+        outputs = [np.stack(parts) for parts in zip(*(r[0] for r in results), strict=True)]
+        codes = {name: np.stack([r[1][name] for r in results]) for name in results[0][1]}
+        return outputs, codes
+
+    def _each(
+        self, names: Sequence[str], inputs: Sequence[Array]
+    ) -> Iterator[tuple[list[Array], dict[str, Array]]]:
+        for sample in zip(*inputs, strict=True):
+            yield self.run(dict(zip(names, sample, strict=True)))
+
+
+def _own_constants(graph: onnx.GraphProto) -> None:
+    """Give each DequantizeLinear constants of its own.
+
+    The exact kernels want weights rewritten to uint8, and ONNX Runtime fails to do so where two
+    layers share a zero-point.
+    """
+    known = {tensor.name: tensor for tensor in graph.initializer}
+    taken: set[str] = set()
+    for index, node in enumerate(graph.node):
+        if node.op_type != "DequantizeLinear":
+            continue
+        for position, name in enumerate(node.input):
+            if name in known and name in taken:
+                copy = onnx.TensorProto()
+                copy.CopyFrom(known[name])
+                copy.name = f"{name}__{index}_{position}"
+                graph.initializer.append(copy)
+                node.input[position] = copy.name
+            taken.add(name)

@@ -1,0 +1,200 @@
+"""Proves that a quantized file gives the same bits everywhere: ONNX Runtime, the executor, C.
+
+The same samples go through the integer executor, the compiled C (a program on raw bytes) and ONNX
+Runtime. Every output and every quantized tensor is compared element by element.
+"""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.build import HostProgram, host_program
+from midge.convert.compile import random_inputs
+from midge.convert.emit import emit
+from midge.convert.executor import Executor
+from midge.convert.lower import lower
+from midge.convert.memory import place
+from midge.convert.onnx_in import Shapes, notices, read_model
+from midge.convert.plan import Plan
+from midge.convert.reference import Reference, needs_exact_kernels
+from midge.convert.verify_tally import Check, Tally
+from midge.core.errors import InputError
+from midge.core.native import Compiler
+
+__all__ = ["Check", "VerifyReport", "needs_exact_kernels", "verify"]
+
+Array = npt.NDArray[Any]
+CHUNK = 64  # samples whose every tensor is held at once
+NAME = "network"  # prefix of the C that is written to be verified
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was compared and what differs.
+
+    Args:
+        model: path of the file.
+        samples: number of them.
+        level: how ONNX Runtime ran, None where it did not.
+        c_build: how the C was built, None where it was not.
+        checks: outputs first, then quantized tensors in graph order.
+        notices: lines that the user must see.
+    """
+
+    model: str
+    samples: int = 0
+    level: str | None = None
+    c_build: str | None = None
+    checks: list[Check] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing differs anywhere."""
+        return all(check.holds for check in self.checks)
+
+    @property
+    def elements(self) -> int:
+        """Elements compared."""
+        return sum(check.elements for check in self.checks)
+
+    @property
+    def mismatches(self) -> int:
+        """Elements that differ, in both comparisons together."""
+        return sum((c.c_mismatches or 0) + (c.ort_mismatches or 0) for c in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            **asdict(self),
+            "elements": self.elements,
+            "mismatches": self.mismatches,
+            "holds": self.holds,
+        }
+
+
+def verify(
+    path: str | Path,
+    samples: Iterable[Mapping[str, Array]] | None = None,
+    *,
+    count: int = 100,
+    seed: int = 0,
+    with_c: bool = True,
+    with_ort: bool = True,
+    compiler: Compiler | None = None,
+    requant: str | None = None,
+    input_shapes: Shapes | None = None,
+) -> VerifyReport:
+    """Compare every output and quantized tensor of a quantized file.
+
+    Args:
+        path: of the QDQ file.
+        samples: one dict of arrays by input name each, shaped as in the file; None draws them.
+        count: of random samples, or the most to take of `samples`.
+        seed: of the random samples.
+        with_c: compile the C and run it.
+        with_ort: run ONNX Runtime.
+        compiler: for the C; default: the first one found.
+        requant: form of requantization in C, "float" or "int"; None leaves the default.
+        input_shapes: shapes of inputs with unknown dimensions, by name.
+
+    Raises:
+        InputError: the file or a sample is at fault.
+        UnsupportedError: a node has no integer form, named.
+        ToolError: the compiler or ONNX Runtime fails.
+    """
+    model = read_model(path, input_shapes)
+    plan = lower(model, name=Path(path).stem)
+    place(plan)
+    report = VerifyReport(str(path), notices=[*notices(model), *plan.notices])
+    executor = Executor(plan)
+    reference = Reference(model) if with_ort else None
+    report.level = reference.level.name if reference else None
+    with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
+        programs = None
+        if with_c:
+            emit(plan, Path(scratch), NAME)
+            programs = [
+                host_program(Path(scratch), NAME, compiler=compiler, requant=requant, trace=trace)
+                for trace in (False, True)
+            ]
+            report.c_build = f"host, requantization: {requant or 'default'}"
+        tally = Tally(plan)
+        for chunk in _chunks(plan, samples, count, seed):
+            report.samples += len(chunk[0])
+            _compare(tally, executor, chunk, reference, programs)
+    report.checks = list(tally.checks.values())
+    return report
+
+
+def _chunks(
+    plan: Plan, samples: Iterable[Mapping[str, Array]] | None, count: int, seed: int
+) -> Iterator[list[Array]]:
+    """Yield inputs in graph order, each [samples, *shape of the file]."""
+    if count < 1:
+        raise InputError(f"--samples {count}: must be 1 or more.")
+    if samples is None:
+        whole = random_inputs(plan, count, seed)
+        for start in range(0, count, CHUNK):
+            yield [x[start : start + CHUNK] for x in whole]
+        return
+    names = [plan.tensors[t].name for t in plan.inputs]
+    held: list[list[Array]] = []
+    for _, sample in zip(range(count), samples, strict=False):
+        missing = [name for name in names if name not in sample]
+        if missing:
+            raise InputError(f"a sample has no array for input {missing[0]!r}.")
+        held.append([np.asarray(sample[name]) for name in names])
+        if len(held) == CHUNK:
+            yield [np.stack(column) for column in zip(*held, strict=True)]
+            held = []
+    if held:
+        yield [np.stack(column) for column in zip(*held, strict=True)]
+
+
+def _compare(
+    tally: Tally,
+    executor: Executor,
+    inputs: list[Array],
+    reference: Reference | None,
+    programs: Sequence[HostProgram] | None,
+) -> None:
+    """Run one chunk of samples through every engine and count."""
+    plan = executor.plan
+    outputs, codes = executor.run_batch(inputs), executor.tensors(inputs)
+    tally.begin(outputs, codes)
+    if programs is not None:
+        raw = _raw(inputs)
+        rows = _rows(programs[0].run(raw), [y[:1].nbytes for y in outputs])
+        seen = [r.view(y.dtype).reshape(y.shape) for r, y in zip(rows, outputs, strict=True)]
+        tally.c_outputs(outputs, seen)
+        traced = executor.trace(inputs)
+        steps = _rows(programs[1].run(raw), [y.shape[1] for y in traced])
+        tally.c_steps(traced, list(steps))
+    if reference is not None:
+        names = [plan.tensors[t].name for t in plan.inputs]
+        files, shown = reference.run_batch(names, inputs)
+        for index, y, other in zip(plan.outputs, outputs, files, strict=True):
+            tally.ort(plan.tensors[index].name, y, other)
+        for name, other in shown.items():
+            tally.ort(name, codes[name], other)
+
+
+def _raw(inputs: Sequence[Array]) -> bytes:
+    """Return samples one after another, each the bytes of every input."""
+    flat = [np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) for x in inputs]
+    return np.concatenate(flat, axis=1).tobytes()
+
+
+def _rows(raw: bytes, sizes: Sequence[int]) -> Iterator[Array]:
+    """Yield the bytes of each tensor, [samples, bytes], from samples one after another."""
+    table = np.frombuffer(raw, np.uint8).reshape(-1, sum(sizes))
+    start = 0
+    for size in sizes:
+        yield np.ascontiguousarray(table[:, start : start + size])
+        start += size

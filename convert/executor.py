@@ -4,6 +4,7 @@ It shares no code with ONNX Runtime. Samples are computed side by side, in chunk
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,22 @@ from midge.core.errors import InputError
 
 Array = npt.NDArray[Any]
 WORKSPACE_BYTES = 1 << 25  # of the largest temporary array of a chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that a run over samples computed.
+
+    Args:
+        outputs: in graph order, each [samples, *shape of the file].
+        tensors: codes of every quantized tensor of the file by name, in the file's dtype and axis
+            order, each [samples, *shape of the file].
+        steps: what each step of the Plan wrote as it lies in memory, [samples, bytes] uint8.
+    """
+
+    outputs: list[Array]
+    tensors: dict[str, Array]
+    steps: list[Array]
 
 
 class Executor:
@@ -63,53 +80,44 @@ class Executor:
         Raises:
             InputError: an input does not fit, named.
         """
-        plan, results = self.plan, []
+        parts = []
         for chunk in self._chunks(inputs):
             memory = self._start(chunk)
             for _ in self._steps(memory):
                 pass
-            results.append([_as_stored(plan.tensors[t], memory) for t in plan.outputs])
-        return [
-            np.concatenate(parts).reshape(-1, *_file_shape(plan.tensors[t]))
-            for t, parts in zip(plan.outputs, zip(*results, strict=True), strict=True)
-        ]
+            parts.append(self._outputs(memory))
+        return _joined(parts)
 
     def tensors(self, inputs: Sequence[Array]) -> dict[str, Array]:
-        """Return the codes of every quantized tensor of the file, by name.
+        """Return the codes of every quantized tensor of the file, by name; see `observe`."""
+        return self.observe(inputs).tensors
+
+    def observe(self, inputs: Sequence[Array]) -> Observation:
+        """Run many samples and keep everything.
 
         Args:
             inputs: in graph order, each [samples, *shape of the file].
-
-        Returns:
-            Codes in the file's dtype and axis order, each [samples, *shape of the file].
 
         Raises:
             InputError: an input does not fit, named.
         """
         named = [t for t in self.plan.tensors if t.file_params is not None and t.layout]
-        found: dict[str, list[Array]] = {t.name: [] for t in named}
+        outputs, codes, steps = [], [], []
         for chunk in self._chunks(inputs):
             memory = self._start(chunk)
-            written = [None, *self._steps(memory, keep=True)]
-            assert len(written) == len(self.plan.ops) + 1
-            for tensor in named:
-                found[tensor.name].append(as_in_file(tensor, _as_stored(tensor, memory)))
-        return {name: np.concatenate(parts) for name, parts in found.items()}
+            written = list(self._steps(memory, keep=True))
+            steps.append([_bytes(y) for y in written])
+            codes.append([as_in_file(t, _as_stored(t, memory)) for t in named])
+            outputs.append(self._outputs(memory))
+        names = (t.name for t in named)
+        return Observation(
+            _joined(outputs), dict(zip(names, _joined(codes), strict=True)), _joined(steps)
+        )
 
-    def trace(self, inputs: Sequence[Array]) -> list[Array]:
-        """Return the output of every step as it lies in memory, each [samples, bytes].
-
-        Args:
-            inputs: in graph order, each [samples, *shape of the file].
-
-        Raises:
-            InputError: an input does not fit, named.
-        """
-        found: list[list[Array]] = [[] for _ in self.plan.ops]
-        for chunk in self._chunks(inputs):
-            for index, y in enumerate(self._steps(self._start(chunk))):
-                found[index].append(np.ascontiguousarray(y).reshape(len(y), -1).view(np.uint8))
-        return [np.concatenate(parts) for parts in found]
+    def _outputs(self, memory: dict[int, Array]) -> list[Array]:
+        """Return the outputs as the file has them."""
+        tensors = [self.plan.tensors[t] for t in self.plan.outputs]
+        return [_as_stored(t, memory).reshape(-1, *_file_shape(t)) for t in tensors]
 
     def _chunks(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
         """Check the inputs and cut them into chunks of samples."""
@@ -193,6 +201,16 @@ def as_in_file(tensor: PlanTensor, stored: Array) -> Array:
         return y
     flipped: Array = (np.ascontiguousarray(y).view(np.uint8) ^ np.uint8(0x80)).view(params.dtype)
     return flipped
+
+
+def _bytes(y: Array) -> Array:
+    """Return [samples, bytes] uint8."""
+    return np.ascontiguousarray(y).reshape(len(y), -1).view(np.uint8)
+
+
+def _joined(chunks: list[list[Array]]) -> list[Array]:
+    """Join the chunks of each array along the samples."""
+    return [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
 
 
 def _file_shape(tensor: PlanTensor) -> tuple[int, ...]:

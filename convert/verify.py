@@ -166,23 +166,22 @@ def _compare(
 ) -> None:
     """Run one chunk of samples through every engine and count."""
     plan = executor.plan
-    outputs, codes = executor.run_batch(inputs), executor.tensors(inputs)
-    tally.begin(outputs, codes)
+    seen = executor.observe(inputs)
+    tally.begin(seen.outputs, seen.tensors)
     if programs is not None:
         raw = _raw(inputs)
-        rows = _rows(programs[0].run(raw), [y[:1].nbytes for y in outputs])
-        seen = [r.view(y.dtype).reshape(y.shape) for r, y in zip(rows, outputs, strict=True)]
-        tally.c_outputs(outputs, seen)
-        traced = executor.trace(inputs)
-        steps = _rows(programs[1].run(raw), [y.shape[1] for y in traced])
-        tally.c_steps(traced, list(steps))
+        rows = _rows(programs[0].run(raw), [y[:1].nbytes for y in seen.outputs])
+        shaped = zip(rows, seen.outputs, strict=True)
+        tally.c_outputs(seen.outputs, [r.view(y.dtype).reshape(y.shape) for r, y in shaped])
+        rows = _rows(programs[1].run(raw), [y.shape[1] for y in seen.steps])
+        tally.c_steps(seen.steps, list(rows))
     if reference is not None:
         names = [plan.tensors[t].name for t in plan.inputs]
-        files, shown = reference.run_batch(names, inputs)
-        for index, y, other in zip(plan.outputs, outputs, files, strict=True):
+        outputs, codes = reference.run_batch(names, inputs)
+        for index, y, other in zip(plan.outputs, seen.outputs, outputs, strict=True):
             tally.ort(plan.tensors[index].name, y, other)
-        for name, other in shown.items():
-            tally.ort(name, codes[name], other)
+        for name, other in codes.items():
+            tally.ort(name, seen.tensors[name], other)
 
 
 def _raw(inputs: Sequence[Array]) -> bytes:

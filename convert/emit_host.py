@@ -1,6 +1,7 @@
 """Writes what runs a compiled model on a host: the filter, the golden test and the build files."""
 
 from collections.abc import Sequence
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,10 @@ from midge.core.errors import InputError
 Array = npt.NDArray[Any]
 
 
-def main_program(plan: Plan, name: str, steps: Sequence[Sequence[Record]]) -> str:
-    """Return the text of NAME_main.c."""
-    done, rows = 0, []
-    for op, step in zip(plan.ops, steps, strict=True):
-        done += len(step)
-        tensor = plan.tensors[op.output]
-        at = plan.offsets[tensor.buffer]
-        rows.append(f"    {{{done}, {at}, {tensor.bytes}}}, /* {comment_text(tensor.name)} */")
-    table = "\n".join(rows) or "    {0, 0, 0},"
-    return f"""/* {name}_main.c - runs "{name}" on raw samples.
+_MAIN = Template(
+    """/* ${name}_main.c - runs "${name}" on raw samples.
  *
- * usage: {name}_main [--tensors] < samples > results
+ * usage: ${name}_main [--tensors] < samples > results
  *
  * Standard input holds samples one after another, each the raw elements of every input in graph
  * order; standard output receives the raw elements of every output. --tensors writes the output of
@@ -35,77 +28,136 @@ def main_program(plan: Plan, name: str, steps: Sequence[Sequence[Record]]) -> st
 #include <stdio.h>
 #include <string.h>
 
-#include "{name}.h"
+#include "${name}.h"
 
-static {name}_network net;
+static ${name}_network net;
 
 /* What each operator writes: number of steps after which it is complete, arena offset, bytes. */
-static const struct {{
+static const struct {
     uint32_t steps, offset, bytes;
-}} tensors[] = {{
-{table}
-}};
+} tensors[] = {
+${table}
+};
 
 /* Reads one sample. Returns 1 for a sample, 0 at the end of the input, -1 inside a sample. */
-static int read_sample(void) {{
+static int read_sample(void) {
     size_t total = 0;
-    for (uint32_t i = 0; i < {name.upper()}_INPUT_COUNT; ++i) {{
-        const size_t bytes = midge_info(&{name}_model, i)->bytes;
+    for (uint32_t i = 0; i < ${upper}_INPUT_COUNT; ++i) {
+        const size_t bytes = midge_info(&${name}_model, i)->bytes;
         const size_t got = fread(midge_input(&net.session, i), 1, bytes, stdin);
         total += got;
         if (got != bytes)
             return total == 0 ? 0 : -1;
-    }}
+    }
     return total != 0;
-}}
+}
 
-static int write_outputs(void) {{
+static int write_outputs(void) {
     if (midge_run(&net.session) != MIDGE_OK)
         return -1;
-    for (uint32_t i = 0; i < {name.upper()}_OUTPUT_COUNT; ++i) {{
-        const size_t bytes = midge_info(&{name}_model, {name.upper()}_INPUT_COUNT + i)->bytes;
+    for (uint32_t i = 0; i < ${upper}_OUTPUT_COUNT; ++i) {
+        const size_t bytes = midge_info(&${name}_model, ${upper}_INPUT_COUNT + i)->bytes;
         if (fwrite(midge_output(&net.session, i), 1, bytes, stdout) != bytes)
             return -1;
-    }}
+    }
     return 0;
-}}
+}
 
-static int write_tensors(void) {{
-    const size_t count = {len(plan.ops)};
+static int write_tensors(void) {
+    const size_t count = ${count};
     uint32_t steps = 0;
     midge_status status = MIDGE_MORE;
-    for (size_t i = 0; i < count; ++i) {{
+    for (size_t i = 0; i < count; ++i) {
         for (; steps < tensors[i].steps && status == MIDGE_MORE; ++steps)
             status = midge_step(&net.session);
         if (fwrite(net.arena + tensors[i].offset, 1, tensors[i].bytes, stdout) != tensors[i].bytes)
             return -1;
-    }}
+    }
     return steps == tensors[count == 0 ? 0 : count - 1].steps ? 0 : -1;
-}}
+}
 
-int main(int argc, char **argv) {{
+int main(int argc, char **argv) {
     const int trace = argc == 2 && strcmp(argv[1], "--tensors") == 0;
-    if (argc > 2 || (argc == 2 && !trace)) {{
-        fputs("usage: {name}_main [--tensors] < samples > results\\n", stderr);
+    if (argc > 2 || (argc == 2 && !trace)) {
+        fputs("usage: ${name}_main [--tensors] < samples > results\\n", stderr);
         return 2;
-    }}
-    if ({name}_open(&net) != MIDGE_OK) {{
-        fputs("{name}: midge_open failed\\n", stderr);
+    }
+    if (${name}_open(&net) != MIDGE_OK) {
+        fputs("${name}: midge_open failed\\n", stderr);
         return 1;
-    }}
+    }
     int more;
     while ((more = read_sample()) == 1)
-        if ((trace ? write_tensors() : write_outputs()) != 0) {{
-            fputs("{name}: cannot run or write\\n", stderr);
+        if ((trace ? write_tensors() : write_outputs()) != 0) {
+            fputs("${name}: cannot run or write\\n", stderr);
             return 1;
-        }}
-    if (more < 0) {{
-        fputs("{name}: the input ends inside a sample\\n", stderr);
+        }
+    if (more < 0) {
+        fputs("${name}: the input ends inside a sample\\n", stderr);
         return 1;
-    }}
+    }
     return fflush(stdout) == 0 ? 0 : 1;
-}}
+}
 """
+)
+
+_TEST = Template(
+    """/* ${name}_test.c - golden test of "${name}": the same output bits on every target.
+ *
+ * Prints one line with puts() and exits with status 0 where every sample holds. Needs nothing else
+ * of the C library, so that it runs on bare metal.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "${name}.h"
+
+#define SAMPLES ${samples}
+
+${arrays}
+static ${name}_network net;
+
+/* Runs sample s. Returns whether every output has the expected bits. */
+static int sample_holds(size_t s) {
+${load}
+    if (midge_run(&net.session) != MIDGE_OK)
+        return 0;
+${check}
+    return 1;
+}
+
+int main(void) {
+    if (${name}_open(&net) != MIDGE_OK) {
+        puts("${name}: FAIL, midge_open refused the model");
+        return 1;
+    }
+    for (size_t s = 0; s < SAMPLES; ++s)
+        if (!sample_holds(s)) {
+            char digits[] = "0000000";
+            size_t i = sizeof digits - 1;
+            for (size_t n = s; n != 0 && i != 0; n /= 10)
+                digits[--i] = (char)('0' + n % 10);
+            puts("${name}: FAIL, an output differs in the sample with the number");
+            puts(digits);
+            return 1;
+        }
+    puts("${name}: pass, ${samples} samples");
+    return 0;
+}
+"""
+)
+
+
+def main_program(plan: Plan, name: str, steps: Sequence[Sequence[Record]]) -> str:
+    """Return the text of NAME_main.c."""
+    done, rows = 0, []
+    for op, step in zip(plan.ops, steps, strict=True):
+        done += len(step)
+        tensor = plan.tensors[op.output]
+        at = plan.offsets[tensor.buffer]
+        rows.append(f"    {{{done}, {at}, {tensor.bytes}}}, /* {comment_text(tensor.name)} */")
+    table = "\n".join(rows) or "    {0, 0, 0},"
+    return _MAIN.substitute(name=name, upper=name.upper(), table=table, count=len(plan.ops))
 
 
 def check_golden(plan: Plan, golden: tuple[list[Array], list[Array]]) -> int:
@@ -158,50 +210,13 @@ def test_program(plan: Plan, name: str, golden: tuple[list[Array], list[Array]])
                 f"    if (memcmp(midge_output(&net.session, {index}), output_{index}[s], {size}))\n"
                 "        return 0;"
             )
-    newline = "\n"
-    return f"""/* {name}_test.c - golden test of "{name}": the same output bits on every target.
- *
- * Prints one line with puts() and exits with status 0 where every sample holds. Needs nothing else
- * of the C library, so that it runs on bare metal.
- */
-#include <stdio.h>
-#include <string.h>
-
-#include "{name}.h"
-
-#define SAMPLES {samples}
-
-{newline.join(arrays)}
-static {name}_network net;
-
-/* Runs sample s. Returns whether every output has the expected bits. */
-static int sample_holds(size_t s) {{
-{newline.join(load)}
-    if (midge_run(&net.session) != MIDGE_OK)
-        return 0;
-{newline.join(check)}
-    return 1;
-}}
-
-int main(void) {{
-    if ({name}_open(&net) != MIDGE_OK) {{
-        puts("{name}: FAIL, midge_open refused the model");
-        return 1;
-    }}
-    for (size_t s = 0; s < SAMPLES; ++s)
-        if (!sample_holds(s)) {{
-            char digits[] = "0000000";
-            size_t i = sizeof digits - 1;
-            for (size_t n = s; n != 0 && i != 0; n /= 10)
-                digits[--i] = (char)('0' + n % 10);
-            puts("{name}: FAIL, an output differs in the sample with the number");
-            puts(digits);
-            return 1;
-        }}
-    puts("{name}: pass, {samples} samples");
-    return 0;
-}}
-"""
+    return _TEST.substitute(
+        name=name,
+        samples=samples,
+        arrays="\n".join(arrays),
+        load="\n".join(load),
+        check="\n".join(check),
+    )
 
 
 def _sample_words(array: Array) -> Array:

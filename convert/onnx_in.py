@@ -239,7 +239,9 @@ def _shape_text(known: Sequence[onnx.TensorShapeProto.Dimension]) -> str:
 
 def _infer(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
     try:
-        return onnx.shape_inference.infer_shapes(proto, check_type=True, data_prop=True)
+        return onnx.shape_inference.infer_shapes(
+            proto, check_type=True, strict_mode=True, data_prop=True
+        )
     except Exception as error:
         raise InputError(
             f"{path}: the shapes of its tensors contradict each other: {one_line(error)}"

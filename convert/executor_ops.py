@@ -57,7 +57,7 @@ def _requantize(acc: Array, r: Requantization, m: Array | None = None) -> Array:
     return np.minimum(codes, np.int8(r.high)) if r.high < 127 else codes
 
 
-def _padded(X: Array, pads: tuple[int, int, int, int], value: Any) -> Array:
+def padded(X: Array, pads: tuple[int, int, int, int], value: Any) -> Array:
     """Return [N, H, W, C] with rows and columns added."""
     top, left, bottom, right = pads
     if not any(pads):
@@ -65,7 +65,7 @@ def _padded(X: Array, pads: tuple[int, int, int, int], value: Any) -> Array:
     return np.pad(X, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=value)
 
 
-def _windows(
+def windows(
     X: Array,
     kernel: tuple[int, int],
     stride: tuple[int, int],
@@ -84,7 +84,7 @@ def _windows(
     ]
 
 
-def _images(X: Array) -> Array:
+def images(X: Array) -> Array:
     """Merge samples and batch: [S, N, H, W, C] to [S * N, H, W, C]."""
     return X.reshape(-1, *X.shape[2:])
 
@@ -93,15 +93,15 @@ def conv2d(p: Conv2d, o: Operands) -> Array:
     """Convolve: exact integer sums held in floats, then R1."""
     dtype = arithmetic.accumulation_dtype(p.weight, 0)
     channels, kh, kw, depth = p.weight.shape
-    X = _images(o.x[0]).astype(dtype) - dtype(p.x_zero_point)
-    views = _windows(_padded(X, p.pads, 0), (kh, kw), p.stride, o.y.shape[1:3], p.dilation)
+    X = images(o.x[0]).astype(dtype) - dtype(p.x_zero_point)
+    views = windows(padded(X, p.pads, 0), (kh, kw), p.stride, o.y.shape[1:3], p.dilation)
     W = p.weight.reshape(channels, kh * kw, depth).astype(dtype)
     if p.groups == X.shape[-1]:
-        acc = _depthwise(views, W[..., 0])
+        acc = depthwise(views, W[..., 0])
     else:
         acc = np.concatenate(
             [
-                _product([v[..., c * depth : (c + 1) * depth] for v in views], w)
+                product([v[..., c * depth : (c + 1) * depth] for v in views], w)
                 for c, w in enumerate(np.split(W, p.groups))
             ],
             axis=-1,
@@ -110,14 +110,14 @@ def conv2d(p: Conv2d, o: Operands) -> Array:
     return codes.reshape(len(o.x[0]), *o.y.shape)
 
 
-def _product(views: list[Array], W: Array) -> Array:
+def product(views: list[Array], W: Array) -> Array:
     """Return sums over taps and channels: views [N, H, W, C] each, W [O, taps, C]."""
     columns = np.concatenate(views, axis=-1) if len(views) > 1 else views[0]
     sums: Array = columns.reshape(-1, W[0].size) @ W.reshape(len(W), -1).T
     return sums.reshape(*columns.shape[:3], len(W))
 
 
-def _depthwise(views: list[Array], W: Array) -> Array:
+def depthwise(views: list[Array], W: Array) -> Array:
     """Return sums over taps of one channel each: views [N, H, W, C], W [O, taps]."""
     channels = views[0].shape[-1]
     multiplier = len(W) // channels
@@ -147,9 +147,9 @@ def _sums(p: Add) -> Array:
 
 def add(p: Add, o: Operands) -> Array:
     """Add: one of 65,536 sums, all made by arithmetic.add."""
-    index = _index(o.x[0]).astype(np.uint16) << 8 | _index(o.x[1])
-    codes: Array = _sums(p)[index]
-    return codes.reshape(-1, *o.y.shape)
+    a, b = (_index(x).reshape(len(x), *o.y.shape) for x in o.x)
+    codes: Array = _sums(p)[a.astype(np.uint16) << 8 | b]
+    return codes
 
 
 def _index(X: Array) -> Array:
@@ -159,20 +159,20 @@ def _index(X: Array) -> Array:
 
 def pool2d(p: Pool2d, o: Operands) -> Array:
     """Max or average pool."""
-    X, size = _images(o.x[0]), o.y.shape[1:3]
+    X, size = images(o.x[0]), o.y.shape[1:3]
     if p.kind == "max":
-        views = _windows(_padded(X, p.pads, -128), p.kernel, p.stride, size)
+        views = windows(padded(X, p.pads, -128), p.kernel, p.stride, size)
         best = views[0].copy()
         for view in views[1:]:
             np.maximum(best, view, out=best)
         return best.reshape(-1, *o.y.shape)
     assert p.requantization is not None
-    centred = _padded(X.astype(np.int32) - p.x_zero_point, p.pads, 0)
-    acc = sum(_windows(centred, p.kernel, p.stride, size))
+    centred = padded(X.astype(np.int32) - p.x_zero_point, p.pads, 0)
+    acc = sum(windows(centred, p.kernel, p.stride, size))
     m = None
     if any(p.pads) and not p.count_include_pad:
-        inside = _padded(np.ones((1, *X.shape[1:3], 1), np.int32), p.pads, 0)
-        n = sum(_windows(inside, p.kernel, p.stride, size))
+        inside = padded(np.ones((1, *X.shape[1:3], 1), np.int32), p.pads, 0)
+        n = sum(windows(inside, p.kernel, p.stride, size))
         m = arithmetic.average_multiplier(p.x_scale, p.y_scale, n)
     return _requantize(np.asarray(acc), p.requantization, m).reshape(-1, *o.y.shape)
 

@@ -41,9 +41,9 @@ def conv(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     params = Conv2d(
         weight=np.ascontiguousarray(W),
         bias=B,
-        stride=_pair(node, "strides", 1),
+        stride=pair(node, "strides", 1),
         pads=pads_of(node),
-        dilation=_pair(node, "dilations", 1),
+        dilation=pair(node, "dilations", 1),
         groups=g.attribute(node, "group", 1),
         x_zero_point=x.stored_codes.zero_point,
         requantization=target.requantization(
@@ -57,7 +57,7 @@ def conv(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     return low.program.op(g.label(node), params, [low.program.view(x, source)], y, macs)
 
 
-def _pair(node: ir.Node, name: str, default: int) -> tuple[int, int]:
+def pair(node: ir.Node, name: str, default: int) -> tuple[int, int]:
     """Return a spatial attribute as (y, x); 1-D has y = 1."""
     values = [int(v) for v in g.attribute(node, name, ())] or [default, default]
     return (values[0], values[1]) if len(values) == 2 else (1, values[0])
@@ -107,7 +107,7 @@ def _fully_connected(
     W = np.moveaxis(w.codes, axis, 0)
     codes = bias(node, B, x.codes.scale, w, len(W))
     check_accumulator(node, W, codes, x.stored_codes.zero_point)
-    x, rows, features = _rows_first(low, x, node)
+    x, rows, features = rows_first(low, x, node)
     params = FullyConnected(
         weight=np.ascontiguousarray(W[:, features]),
         bias=codes,
@@ -124,7 +124,7 @@ def _fully_connected(
     return low.program.op(g.label(node), params, inputs, y, prod(x.shape) * len(W))
 
 
-def _rows_first(
+def rows_first(
     low: "Lowering", x: Stored, node: ir.Node
 ) -> tuple[Stored, Layout, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]:
     """Return x with every row contiguous, the layout of its rows, and a row's features in order.

@@ -71,7 +71,7 @@ def _max_pool(
     return max_pool(low, node, sources[0], target)
 
 
-def _by_axes(low: "Lowering", sources: Sequence[Stored]) -> tuple[list[Stored], tuple[int, ...]]:
+def by_axes(low: "Lowering", sources: Sequence[Stored]) -> tuple[list[Stored], tuple[int, ...]]:
     """Return the tensors with one storage axis per file axis, all in one order, and that order.
 
     Of the orders in question the one is taken that moves the fewest bytes.
@@ -106,7 +106,7 @@ def _axis_order(x: Stored) -> tuple[int, ...] | None:
 def _concat(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
 ) -> Stored:
-    xs, order = _by_axes(low, sources)
+    xs, order = by_axes(low, sources)
     axis = g.attribute(node, "axis") % len(xs[0].shape)
     shape = low.shape(node.outputs[0])
     y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
@@ -119,7 +119,7 @@ def _pad(
 ) -> Stored:
     if g.attribute(node, "mode", "constant") != "constant":
         raise fail(node, f"its mode is {g.attribute(node, 'mode')}", "use constant padding")
-    (x,), order = _by_axes(low, sources[:1])
+    (x,), order = by_axes(low, sources[:1])
     rank = len(x.shape)
     pads, axes = g.constant(g.operand(node, 1)), g.constant(g.operand(node, 3))
     value = _pad_value(g.operand(node, 2), target)
@@ -194,7 +194,7 @@ def _take(
     """Add a Slice of file axes."""
     if shape == x.shape and all(s == 1 for s in step):
         return x
-    (x,), order = _by_axes(low, [x])
+    (x,), order = by_axes(low, [x])
     params = Slice(tuple(start[a] for a in order), tuple(step[a] for a in order))
     y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
     inputs = [low.program.view(x, [x.shape[a] for a in order])]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
+class Window:
     """What a pool slides: (y, x) pairs, pads (top, left, bottom, right)."""
 
     kernel: tuple[int, int]
@@ -31,12 +31,17 @@ class _Window:
     pads: tuple[int, int, int, int]
 
 
-def _window(low: "Lowering", node: ir.Node, x: Stored) -> _Window:
+def window_of(low: "Lowering", node: ir.Node, x: Stored) -> Window:
+    """Return the window of a pool.
+
+    Raises:
+        UnsupportedError: it is dilated, not 1-D or 2-D, or of a rounding that has no step.
+    """
     if len(x.shape) not in (3, 4):
         raise fail(node, f"its input has {len(x.shape)} axes", "use a 1-D or 2-D pool")
     size = lay.image_shape(x.shape)[2:]
     if node.op_type.startswith("Global"):
-        return _Window((size[0], size[1]), (1, 1), (0, 0, 0, 0))
+        return Window((size[0], size[1]), (1, 1), (0, 0, 0, 0))
     if any(d != 1 for d in g.attribute(node, "dilations", ())):
         raise fail(node, "it is dilated", "use a pool without dilations")
     kernel = _image_pair(g.attribute(node, "kernel_shape"))
@@ -50,7 +55,7 @@ def _window(low: "Lowering", node: ir.Node, x: Stored) -> _Window:
         raise fail(
             node, "ceil_mode with count_include_pad", "set ceil_mode or count_include_pad to 0"
         )
-    return _Window(kernel, stride, extended)
+    return Window(kernel, stride, extended)
 
 
 def _image_pair(values: tuple[int, ...]) -> tuple[int, int]:
@@ -61,7 +66,7 @@ def max_pool(low: "Lowering", node: ir.Node, x: Stored, target: Target) -> Store
     """Lower MaxPool or GlobalMaxPool of codes."""
     if len(node.outputs) > 1:
         raise fail(node, "its indices are wanted", "use only the pooled values")
-    w = _window(low, node, x)
+    w = window_of(low, node, x)
     params = Pool2d("max", w.kernel, w.stride, w.pads, x.stored_codes.zero_point)
     return _pool(low, node, x, params, target)
 
@@ -69,12 +74,12 @@ def max_pool(low: "Lowering", node: ir.Node, x: Stored, target: Target) -> Store
 def average_pool(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     """Lower AveragePool or GlobalAveragePool."""
     x = low.operand(node, 0)
-    w = _window(low, node, x)
+    w = window_of(low, node, x)
     counted = bool(g.attribute(node, "count_include_pad", 0))
     return _pool(low, node, x, _average(x, target, w, counted), target)
 
 
-def _average(x: Stored, target: Target, w: _Window, counted: bool) -> Pool2d:
+def _average(x: Stored, target: Target, w: Window, counted: bool) -> Pool2d:
     m = arithmetic.average_multiplier(x.codes.scale, target.params.scale, prod(w.kernel))
     return Pool2d(
         "average",
@@ -100,7 +105,33 @@ def _pool(low: "Lowering", node: ir.Node, x: Stored, params: Pool2d, target: Tar
 
 def mean(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     """Lower ReduceMean over any axes: an average pool over [outer, reduced, 1, inner]."""
-    x = low.operand(node, 0)
+    r = reduction_of(low, node, low.operand(node, 0))
+    outer, count, inner = r.storage
+    w = Window((count, 1), (1, 1), (0, 0, 0, 0))
+    source = low.program.view(r.x, (outer, count, 1, inner))
+    storage = (outer, 1, 1, inner)
+    shape = low.shape(node.outputs[0])
+    y = low.program.new(target.name, shape, r.layout, target.params, storage=storage)
+    return low.program.op(g.label(node), _average(r.x, target, w, False), [source], y)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction over axes that lie side by side in memory.
+
+    Args:
+        x: the operand, reordered where that was needed.
+        storage: (outer, number of elements reduced, inner).
+        layout: of the result.
+    """
+
+    x: Stored
+    storage: tuple[int, int, int]
+    layout: Layout
+
+
+def reduction_of(low: "Lowering", node: ir.Node, x: Stored) -> Reduction:
+    """Return what a ReduceMean or its kin does to x, in storage order."""
     rank = len(x.shape)
     given = g.constant(g.operand(node, 1))
     axes = g.attribute(node, "axes") if given is None else tuple(int(a) for a in given)
@@ -115,23 +146,16 @@ def mean(low: "Lowering", node: ir.Node, target: Target) -> Stored:
         inside = {k for a in reduced for k in groups[a]}
         runs = [i for i, k in enumerate(fine.order) if k in inside]
     first = runs[0] if runs else len(fine.order)
-    storage = fine.storage_shape
-    outer, count = prod(storage[:first]), prod(x.shape[a] for a in reduced)
-    inner = prod(storage[first + len(runs) :])
-    w = _Window((count, 1), (1, 1), (0, 0, 0, 0))
-    source = low.program.view(x, (outer, count, 1, inner))
-    shape = low.shape(node.outputs[0])
-    y = low.program.new(
-        target.name,
-        shape,
-        _without(fine, inside),
-        target.params,
-        storage=(outer, 1, 1, inner),
+    shape = fine.storage_shape
+    storage = (
+        prod(shape[:first]),
+        prod(x.shape[a] for a in reduced),
+        prod(shape[first + len(runs) :]),
     )
-    return low.program.op(g.label(node), _average(x, target, w, False), [source], y)
+    return Reduction(x, storage, without(fine, inside))
 
 
-def _without(layout: Layout, gone: set[int]) -> Layout:
+def without(layout: Layout, gone: set[int]) -> Layout:
     """Return the layout with digits of size 1 in place of some."""
     return Layout(tuple(1 if k in gone else f for k, f in enumerate(layout.factors)), layout.order)
 
@@ -147,7 +171,7 @@ def softmax(low: "Lowering", node: ir.Node, target: Target) -> Stored:
             "quantize the float model with `midge quantize`",
         )
     axis = g.attribute(node, "axis", -1) % len(x.shape)
-    last = _axis_last(x, axis)
+    last = axis_last(x, axis)
     x = low.program.reorder(x, last, "axis_last")
     depth = x.shape[axis]
     storage: Shape = (prod(x.shape) // depth, depth)
@@ -157,7 +181,7 @@ def softmax(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     return low.program.op(g.label(node), params, [source], y)
 
 
-def _axis_last(x: Stored, axis: int) -> Layout:
+def axis_last(x: Stored, axis: int) -> Layout:
     """Return x's own layout where the axis already lies last in order, else one where it does."""
     cut = x.layout.axes(x.shape)
     if cut is not None:

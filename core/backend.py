@@ -4,6 +4,7 @@ Operators never import cupy themselves: they ask `xp_of` for the module of the a
 one body of code serves both. CuPy is loaded only when a CUDA device is asked for.
 """
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -121,3 +122,8 @@ def memory_order(array: Array) -> tuple[int, ...]:
     """Return the dims from the slowest to the fastest in memory."""
     strides = array.strides
     return tuple(sorted(range(array.ndim), key=lambda d: (-abs(strides[d]), d)))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    """Return the permutation that undoes `order`."""
+    return tuple(sorted(range(len(order)), key=lambda i: order[i]))

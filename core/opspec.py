@@ -38,7 +38,7 @@ import numpy as np
 
 from midge.core.autograd.modes import STATE
 from midge.core.autograd.node import Edge, Node, SavedTensor
-from midge.core.backend import Array, xp_of
+from midge.core.backend import Array, is_array, xp_of
 from midge.core.errors import InputError
 from midge.core.tensor import Tensor
 
@@ -123,7 +123,7 @@ def apply(
     arrays = [None if t is None else t.array for t in inputs]
     try:
         result = spec.forward(node, *arrays, **attributes)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise explain(spec, arrays, error) from None
     if type(result) is tuple:
         outputs = tuple([Tensor(as_array(array, arrays)) for array in result])
@@ -169,9 +169,14 @@ def record(node: Node, inputs: Sequence[Tensor | None], outputs: tuple[Tensor, .
         node.saved = saved
 
 
-def explain(spec: OpSpec, arrays: Sequence[Array | None], error: ValueError) -> InputError:
-    """Return NumPy's complaint about an operator with the operator's name and input shapes."""
-    if isinstance(error, InputError):
+def explain(spec: OpSpec, arrays: Sequence[Array | None], error: Exception) -> Exception:
+    """Return NumPy's complaint about an operator with the operator's name and input shapes.
+
+    Raises:
+        InputError: the inputs lie on different devices, which is why it failed.
+    """
+    xp_of(*arrays)
+    if isinstance(error, InputError | TypeError):
         return error
     shapes = ", ".join("None" if a is None else str(list(a.shape)) for a in arrays)
     return InputError(f"{spec.name}: inputs {shapes} do not fit together ({error}).")
@@ -179,4 +184,4 @@ def explain(spec: OpSpec, arrays: Sequence[Array | None], error: ValueError) -> 
 
 def as_array(result: Any, arrays: Sequence[Array | None]) -> Array:
     """Return `result` as an array: NumPy hands 0-dim results back as scalars."""
-    return xp_of(*arrays).asarray(result)
+    return result if is_array(result) else xp_of(*arrays).asarray(result)

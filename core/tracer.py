@@ -191,7 +191,7 @@ class Tracer:
         ctx = Node(spec, attributes, (False,) * len(inputs))
         try:
             result = spec.forward(ctx, *arrays, **attributes)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise explain(spec, arrays, error) from None
         several = isinstance(result, tuple)
         results = [as_array(r, arrays) for r in (result if several else (result,))]

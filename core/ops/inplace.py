@@ -8,7 +8,7 @@ import numpy as np
 from midge.core.autograd.modes import STATE
 from midge.core.autograd.node import Node
 from midge.core.autograd.views import Step, replay, window
-from midge.core.backend import Array, memory_order, xp_of
+from midge.core.backend import Array, inverse, memory_order, xp_of
 from midge.core.dtypes import category
 from midge.core.errors import InputError
 from midge.core.ops.activation import CLIP, RELU
@@ -47,7 +47,7 @@ def _copy_slices_backward(ctx: Node, grad: Tensor) -> Gradients:
     steps, order = ctx.attributes["steps"], ctx.attributes["order"]
     # The window is found by replaying the views on memory of the same order as the base.
     ones = xp_of(grad.array).ones([grad.shape[d] for d in order], grad.dtype)
-    mask = ones.transpose(np.argsort(order))
+    mask = ones.transpose(inverse(order))
     window(mask, steps)[...] = 0
     return grad * Tensor(mask), replay(grad, steps)
 

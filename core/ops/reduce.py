@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from midge.core.autograd.node import Node
-from midge.core.backend import Array, canonical, xp_of
+from midge.core.backend import Array, canonical, inverse, xp_of
 from midge.core.dtypes import float32, int64
 from midge.core.errors import InputError
 from midge.core.ops import shape as shaping
@@ -41,7 +41,7 @@ def sum_array(x: Array, dim: tuple[int, ...], keepdim: bool) -> Array:
     total = _sum_rows(x.transpose(order).reshape(rows, -1), wide)
     if x.ndim == 4:
         kept = order[count:]  # in memory order; the logical order is ascending
-        total = total.reshape([x.shape[d] for d in kept]).transpose(np.argsort(kept))
+        total = total.reshape([x.shape[d] for d in kept]).transpose(inverse(kept))
     shape = [1 if d in dim else x.shape[d] for d in range(x.ndim) if keepdim or d not in dim]
     return total.reshape(shape)
 
@@ -125,9 +125,9 @@ def _pick(ctx: Node, x: Array, index: Array, dim: int, keepdim: bool) -> tuple[A
 def _pick_backward(ctx: Node, grad: Tensor, _: Tensor) -> Gradients:
     """Pass the gradient to the first element that wins, as PyTorch does."""
     shape, dim = ctx.input_shape(0), ctx.attributes["dim"]
-    xp = xp_of(ctx.index)
-    mask = xp.zeros(shape, grad.dtype)
-    xp.put_along_axis(mask, ctx.index, 1, axis=dim)
+    places = xp_of(ctx.index).arange(shape[dim])
+    places = places.reshape([-1 if d == dim else 1 for d in range(len(shape))])
+    mask = (ctx.index == places).astype(grad.dtype)
     return spread(grad, shape, (dim,), ctx.attributes["keepdim"]) * Tensor(mask)
 
 

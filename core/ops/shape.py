@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from midge.core.autograd.node import Node
-from midge.core.backend import Array, layout_copies, xp_of
+from midge.core.backend import Array, inverse, layout_copies, xp_of
 from midge.core.errors import InputError
 from midge.core.ops.operands import as_tensor, dim_index, result_type
 from midge.core.ops.samples import distinct
@@ -40,7 +40,7 @@ def _permute(ctx: Node, x: Array, *, dims: Ints) -> Array:
 
 
 def _permute_backward(ctx: Node, grad: Tensor) -> Gradients:
-    return permute(grad, [int(d) for d in np.argsort(ctx.attributes["dims"])])
+    return permute(grad, inverse(ctx.attributes["dims"]))
 
 
 def _permute_samples(rng: np.random.Generator) -> Iterator[Sample]:

@@ -77,9 +77,7 @@ programs = st.lists(
 )
 
 
-@settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(programs, st.integers(0, 1000))
 def test_random_programs_equal_torch(program, seed):
     rng = np.random.default_rng(seed)

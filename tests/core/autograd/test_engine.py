@@ -67,7 +67,7 @@ def test_a_chain_of_ten_thousand_nodes_needs_no_recursion():
 
 def test_a_long_chain_is_freed_without_recursion():
     y = leaf(1.0)
-    for _ in range(100_000):
+    for _ in range(20_000):
         y = y + 0.0
     del y
 

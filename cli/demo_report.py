@@ -6,10 +6,11 @@ from hashlib import sha256
 from midge.cli import machine
 from midge.cli.demo import NAME, Road, Settings, predict
 from midge.cli.layers import layer_rows
-from midge.cli.measure import compare, latency, python_timer, run_executor
+from midge.cli.measure import compare, latency, python_timer
 from midge.cli.report import Node, Report, Variant
 from midge.cli.variants import C, Candidate, by_labels, measure
 from midge.convert.compile import read_plan
+from midge.convert.executor import Executor
 from midge.convert.onnx_in import read_model
 from midge.core.errors import CheckError
 
@@ -19,19 +20,19 @@ CORE = "midge core"
 
 def build_report(road: Road, seed: int, command: str) -> Report:
     """Measure every variant on the test images and return the report."""
-    images, judge = road.digits.x_test, by_labels(road.digits.y_test)
+    images, judge = road.digits.x_test[:, None], by_labels(road.digits.y_test)
     candidates = [
         Candidate(FLOAT, road.float_file, weight_bytes=_weight_bytes(road)),
-        Candidate(QAT, road.tuned.onnx.output, road.tuned.c),
         Candidate(STATIC, road.static.onnx.output, road.static.c),
+        Candidate(QAT, road.tuned.onnx.output, road.tuned.c),
     ]
     functions = {
-        FLOAT: python_timer(lambda: predict(road.model, images[:1])),
-        QAT: python_timer(lambda: predict(road.qat, images[:1])),
+        FLOAT: python_timer(lambda: predict(road.model, images[0])),
+        QAT: python_timer(lambda: predict(road.qat, images[0])),
     }
     variants, timings = measure(candidates, [images], judge, functions)
     plan = read_plan(road.tuned.onnx.output, NAME)
-    simulated = compare([road.qat_logits], run_executor(plan, [images]))
+    simulated = compare([road.qat_logits[:, None]], Executor(plan).run_batch([images]))
     core = Variant(FLOAT, CORE, judge([road.float_logits]), len(images), latency(timings[FLOAT]))
     simulation = Variant(
         QAT,
@@ -45,7 +46,7 @@ def build_report(road: Road, seed: int, command: str) -> Report:
     return Report(
         title="Handwritten digits",
         metric=f"Accuracy on {len(images)} test images of 8 x 8 pixels",
-        variants=(core, variants[0], simulation, *variants[1:]),
+        variants=(core, *variants[:-2], simulation, *variants[-2:]),
         layers=layer_rows(plan, read_model(road.tuned.onnx.output), road.tuned_float, [images]),
         coverage=tuple(
             Node(c.node, c.op_type, c.state, c.reason) for c in road.tuned.onnx.coverage

@@ -1,6 +1,6 @@
 """The layers of a quantized model for a report: shape, MACs, weights, and noise against float."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,10 @@ from midge.convert import ort
 from midge.convert.calibrate import expose
 from midge.convert.executor import Executor
 from midge.convert.plan import Conv2d, FullyConnected, Plan, PlanOp, Quantize
-from midge.quant.analysis import sqnr_db
-from midge.quant.arithmetic import dequantize
+from midge.quant.analysis import layer_quality
 
 Array = npt.NDArray[Any]
+NOISE_SAMPLES = 64  # enough for a ratio; every tensor of each is held at once
 
 
 def layer_rows(
@@ -28,53 +28,77 @@ def layer_rows(
         plan: lowered from `quantized`.
         quantized: the QDQ graph.
         floating: canonical float graph with the same names; without it there is no SQNR.
-        inputs: [samples, *shape without the batch] for every input, in graph order.
+        inputs: [samples, *shape of the file] for every input, in graph order.
     """
-    steps = [op for op in plan.ops if plan.tensors[op.output].file_params is not None]
-    names = [plan.tensors[op.output].name for op in steps]
-    noise = _noise(plan, quantized, floating, inputs) if floating is not None else {}
+    few = [x[:NOISE_SAMPLES] for x in inputs]
+    noise = _noise(plan, quantized, floating, few) if floating is not None else {}
     kinds = {g.label(node): g.operator(node) for node in quantized.graph}
-    return tuple(
-        Layer(
-            op.name,
-            "Quantize" if isinstance(op.params, Quantize) else kinds.get(op.name, _kind(op)),
-            plan.tensors[op.output].file_shape,
-            op.macs,
-            _weight_bytes(op),
-            noise.get(name),
+    rows = []
+    for op in plan.ops:
+        tensor = plan.tensors[op.output]
+        if tensor.file_params is None:
+            continue
+        kind = "Quantize" if isinstance(op.params, Quantize) else kinds.get(op.name, "")
+        rows.append(
+            Layer(
+                op.name,
+                kind or type(op.params).__name__,
+                tensor.file_shape,
+                op.macs,
+                _weight_bytes(op),
+                noise.get(tensor.name),
+            )
         )
-        for op, name in zip(steps, names, strict=True)
-    )
+    return tuple(rows)
 
 
 def _noise(
     plan: Plan, quantized: ir.Model, floating: ir.Model, inputs: Sequence[Array]
 ) -> dict[str, float]:
-    """Return SQNR in dB by name of the quantized tensor, where the float graph has its original."""
-    origin = {
-        g.name_of(node.outputs[0]): g.name_of(node.inputs[0])
-        for node in quantized.graph
-        if g.is_op(node, "QuantizeLinear") and node.inputs[0] is not None
-    }
+    """Return SQNR in dB of every quantized tensor whose original the float graph has."""
     known = {g.name_of(v) for node in floating.graph for v in node.outputs}
+    known |= {g.name_of(v) for v in floating.graph.inputs}
+    origin = {code: real for code, real in _origins(quantized).items() if real in known}
+    codes = {k: v for k, v in Executor(plan).tensors(inputs).items() if k in origin}
+    values = _float_values(floating, sorted({origin[name] for name in codes}), inputs)
     params = {t.name: t.file_params for t in plan.tensors if t.file_params is not None}
-    shared = {q: x for q, x in origin.items() if q in params and x in known}
-    wanted = sorted(set(shared.values()))
-    feeds = {g.name_of(v): x for v, x in zip(floating.graph.inputs, inputs, strict=True)}
-    values = ort.run(ort.make_session(expose(floating, wanted)), feeds, wanted)
-    reference = dict(zip(wanted, values, strict=True))
-    codes = Executor(plan).tensors([x[:, None] for x in inputs])
-    noise = {}
-    for name, source in shared.items():
-        real = dequantize(codes[name], params[name])
-        decibels = sqnr_db(reference[source], np.reshape(real, reference[source].shape))
-        if np.isfinite(decibels):
-            noise[name] = float(decibels)
-    return noise
+    by_code = {name: np.reshape(values[origin[name]], q.shape) for name, q in codes.items()}
+    found = {q.name: q.sqnr_db for q in layer_quality(by_code, codes, params)}
+    return {name: ratio for name, ratio in found.items() if np.isfinite(ratio)}  # not if equal
 
 
-def _kind(op: PlanOp) -> str:
-    return type(op.params).__name__
+def _origins(quantized: ir.Model) -> dict[str, str]:
+    """Return, by quantized tensor, the float tensor that it stands for.
+
+    That is what QuantizeLinear reads; of a graph output, whose float name moved behind its
+    DequantizeLinear, what that one writes.
+    """
+    origin = {}
+    for node in quantized.graph:
+        if not g.is_op(node, "QuantizeLinear") or node.inputs[0] is None:
+            continue
+        codes = node.outputs[0]
+        origin[g.name_of(codes)] = g.name_of(node.inputs[0])
+        for use in codes.uses():
+            if use.node.outputs[0].is_graph_output():
+                origin[g.name_of(codes)] = g.name_of(use.node.outputs[0])
+    return origin
+
+
+def _float_values(
+    floating: ir.Model, wanted: list[str], inputs: Sequence[Array]
+) -> Mapping[str, Array]:
+    """Return [samples, *shape] of float tensors, graph inputs among them."""
+    names = [g.name_of(v) for v in floating.graph.inputs]
+    computed = [name for name in wanted if name not in names]
+    session = ort.make_session(expose(floating, computed), threads=1)
+    runs = [
+        ort.run(session, dict(zip(names, sample, strict=True)), computed)
+        for sample in zip(*inputs, strict=True)
+    ]
+    columns = zip(*runs, strict=True)
+    values = {name: np.stack(parts) for name, parts in zip(computed, columns, strict=True)}
+    return {**dict(zip(names, inputs, strict=True)), **values}
 
 
 def _weight_bytes(op: PlanOp) -> int:

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from midge.cli.report import Latency
 from midge.convert import bench_host, ort
+from midge.convert import graph as g
 from midge.convert.bench_host import Timer, Timing
 from midge.convert.build import host_program
-from midge.convert.executor import Executor
+from midge.convert.onnx_in import read_model
 from midge.convert.plan import Plan
+from midge.convert.reference import Reference
 
 Array = npt.NDArray[Any]
 
@@ -28,36 +30,24 @@ class Agreement:
     mismatches: int
 
 
-def run_onnx(path: Path, inputs: Sequence[Array], *, exact: bool = False) -> list[Array]:
-    """Run an ONNX file over samples.
+def run_onnx(path: Path, inputs: Sequence[Array]) -> list[Array]:
+    """Run an ONNX file in ONNX Runtime, at the level where its integer operators are exact.
 
     Args:
         path: of the file.
-        inputs: [samples, *shape without the batch] for every input, in graph order.
-        exact: kernels that do not saturate uint8 x int8 products (see ort.make_session).
+        inputs: [samples, *shape of the file] for every input, in graph order.
 
     Returns:
-        [samples, ...] for every output.
+        [samples, *shape of the file] for every output.
     """
-    session = ort.make_session(path, exact=exact)
-    wanted = session.get_inputs()
-    free = all(not isinstance(value.shape[0], int) for value in wanted)
-    step = len(inputs[0]) if free else int(wanted[0].shape[0])
-    parts = [
-        ort.run(session, {v.name: a[i : i + step] for v, a in zip(wanted, inputs, strict=True)})
-        for i in range(0, len(inputs[0]), step)
-    ]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def run_executor(plan: Plan, inputs: Sequence[Array]) -> list[Array]:
-    """Run the integer executor over samples; shapes as in run_onnx."""
-    outputs = Executor(plan).run_batch([a[:, None] for a in inputs])
-    return [a.reshape(len(a), *a.shape[2:]) for a in outputs]
+    model = read_model(path)
+    names = [g.name_of(value) for value in model.graph.inputs]
+    outputs, _ = Reference(model, show=False).run_batch(names, inputs)
+    return outputs
 
 
 def run_c(directory: Path, name: str, plan: Plan, inputs: Sequence[Array]) -> list[Array]:
-    """Run the compiled C over samples as a program on raw bytes; shapes as in run_onnx."""
+    """Run the compiled C as a program on raw bytes; shapes as in run_onnx."""
     samples = len(inputs[0])
     flat = [np.ascontiguousarray(a).reshape(samples, -1).view(np.uint8) for a in inputs]
     raw = host_program(directory, name).run(np.concatenate(flat, axis=1).tobytes())
@@ -66,7 +56,7 @@ def run_c(directory: Path, name: str, plan: Plan, inputs: Sequence[Array]) -> li
     for index in plan.outputs:
         tensor = plan.tensors[index]
         block = np.ascontiguousarray(rows[:, start : start + tensor.bytes])
-        shape = (tensor.file_shape or tensor.shape)[1:]
+        shape = tensor.file_shape or tensor.shape
         outputs.append(block.view(tensor.dtype).reshape(samples, *shape))
         start += tensor.bytes
     return outputs
@@ -91,6 +81,9 @@ def time_all(
     c_folders: Mapping[str, tuple[Path, str]],
     functions: Mapping[str, Timer],
     sample: Sequence[Array],
+    *,
+    flags: Sequence[str] = ("-O3",),
+    chunks: int = bench_host.CHUNKS,
 ) -> dict[str, Timing]:
     """Time every candidate in one run of interleaved chunks, one thread each.
 
@@ -98,7 +91,9 @@ def time_all(
         onnx_files: name -> file for ONNX Runtime.
         c_folders: name -> emitted folder and the model's name.
         functions: name -> a timer of anything else.
-        sample: one sample with its batch of 1, in graph order.
+        sample: one sample of every input as the file has it, in graph order.
+        flags: of the C compiler.
+        chunks: for each candidate.
     """
     with ExitStack() as stack:
         timers = dict(functions)
@@ -108,8 +103,10 @@ def time_all(
             timers[label] = bench_host.ort_timer(session, dict(zip(names, sample, strict=True)))
         raw = b"".join(np.ascontiguousarray(a).tobytes() for a in sample)
         for label, (directory, name) in c_folders.items():
-            timers[label] = stack.enter_context(bench_host.c_timer(directory, name, raw))
-        return bench_host.interleave(timers)
+            timers[label] = stack.enter_context(
+                bench_host.c_timer(directory, name, raw, flags=flags)
+            )
+        return bench_host.interleave(timers, chunks=chunks)
 
 
 def python_timer(function: Callable[[], object]) -> Timer:

@@ -21,7 +21,7 @@ class Point:
         y: in the unit of the axis.
         label: written beside the marker.
         series: style-sheet class that gives the colour: "s0", "s1", ...
-        shape: "circle", "square" or "triangle".
+        shape: "circle", "square", "triangle" or "diamond".
         hollow: drawn as an outline, for a value that is not the whole truth.
     """
 
@@ -175,6 +175,8 @@ def _marker(point: Point, px: float, py: float) -> str:
         return f'<rect class="{kind}" x="{px - r + 1:.1f}" y="{py - r + 1:.1f}" ' + (
             f'width="{2 * r - 2}" height="{2 * r - 2}"/>'
         )
+    if point.shape == "diamond":
+        return f'<path class="{kind}" d="M{px:.1f} {py - r:.1f}l{r} {r}l{-r} {r}l{-r} {-r}z"/>'
     if point.shape == "triangle":
         return f'<path class="{kind}" d="M{px:.1f} {py - r:.1f}l{r} {2 * r - 1}h{-2 * r}z"/>'
     return f'<circle class="{kind}" cx="{px:.1f}" cy="{py:.1f}" r="{r - 0.5}"/>'

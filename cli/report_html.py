@@ -10,7 +10,7 @@ from midge.cli.report import Report, Variant
 from midge.cli.report_chart import Axis, Point, linear_axis, marker_sample, positive_axis, scatter
 
 LARGE, SMALL = (700, 500), (370, 242)  # pixels; text has the same size in both
-SHAPES = ("circle", "square", "triangle")
+SHAPES = ("circle", "square", "triangle", "diamond")
 NOTHING = "\N{EN DASH}"
 TIMES = " \N{MULTIPLICATION SIGN} "
 
@@ -60,7 +60,8 @@ def _figures(report: Report) -> str:
     if shipped is None:
         return ""
     base = report.variants[0]
-    timed = next((v for v in report.variants if v.latency and v.model == base.model), None)
+    rivals = [v for v in report.variants if v.latency and v.model == base.model]
+    timed = min(rivals, key=lambda v: v.latency.median_us if v.latency else 0.0, default=None)
     cards = []
     if shipped.accuracy is not None:
         note = ""
@@ -72,7 +73,8 @@ def _figures(report: Report) -> str:
         note = ""
         if timed and timed.latency:
             ratio = timed.latency.median_us / shipped.latency.median_us
-            note = f"{ratio:.2f} times as fast as {timed.name}"
+            times = f"{ratio:.2f} times as fast" if ratio >= 1 else f"{1 / ratio:.2f} times as long"
+            note = f"{times} as {timed.name}"
         cards.append((f"{microseconds(shipped.latency.median_us)} µs", "per inference", note))
     if shipped.flash_bytes is not None:
         cards.append((f"{shipped.flash_bytes:,} B", "flash", shipped.flash_note))
@@ -99,7 +101,7 @@ def _charts(report: Report) -> str:
         for i, model in enumerate(_models(report))
         if any(v.model == model and _drawn(v) for v in report.variants)
     ) + "".join(
-        f"<li>{marker_sample('plain', SHAPES[i % 3])} {escape(engine)}</li>"
+        f"<li>{marker_sample('plain', SHAPES[i % len(SHAPES)])} {escape(engine)}</li>"
         for i, engine in enumerate(_engines(report))
     )
     return f'<ul class="legend">{legend}</ul><div class="charts">{"".join(drawn)}</div>'
@@ -121,7 +123,7 @@ def _chart(
             y=100 * (v.accuracy or 0.0),
             label=v.name,
             series=f"s{models.index(v.model)}",
-            shape=SHAPES[engines.index(v.engine) % 3],
+            shape=SHAPES[engines.index(v.engine) % len(SHAPES)],
             hollow=title.startswith("flash") and bool(v.flash_note),
         )
         for v in shown
@@ -213,7 +215,9 @@ def _layers(report: Report) -> str:
     total = sum(layer.macs for layer in report.layers)
     weights = sum(layer.weight_bytes for layer in report.layers)
     foot = ("", "", "total", f"{total:,}", f"{weights:,}", "")
-    return f"<h2>Layers</h2>{_table(columns, rows, foot)}"
+    note = "SQNR: signal to quantization noise of the layer's output against the float network."
+    table = _table(columns, rows, foot)
+    return f'<h2>Layers</h2>{table}<p class="quiet">{note}</p>'
 
 
 def _bar(value: int, most: int) -> str:

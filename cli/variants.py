@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.cli.measure import compare, latency, run_c, run_executor, run_onnx, time_all
+from midge.cli.measure import compare, latency, run_c, run_onnx, time_all
 from midge.cli.report import Variant
 from midge.convert.bench_host import Timer
 from midge.convert.compile import CompileReport, read_plan
-from midge.convert.verify import needs_exact_kernels
+from midge.convert.executor import Executor
 
 Array = npt.NDArray[Any]
 Judge = Callable[[Sequence[Array]], int]  # outputs -> samples judged right
@@ -47,7 +47,7 @@ def measure(
 
     Args:
         candidates: models with the same inputs.
-        inputs: [samples, *shape without the batch] for every input, in graph order.
+        inputs: [samples, *shape of the file] for every input, in graph order.
         judge: counts the samples whose outputs are right.
         functions: timers of anything else, to be interleaved with the candidates.
 
@@ -59,7 +59,7 @@ def measure(
         {f"{c.label}, {ONNX_RUNTIME}": c.onnx for c in candidates},
         {f"{label}, {C}": (made.directory, made.name) for label, made in built.items()},
         functions or {},
-        [x[:1] for x in inputs],
+        [x[0] for x in inputs],
     )
     variants = []
     for candidate in candidates:
@@ -87,8 +87,8 @@ def _integer(candidate: Candidate, inputs: Sequence[Array], judge: Judge) -> lis
     made = candidate.c
     assert made is not None
     plan = read_plan(candidate.onnx, made.name)
-    reference = run_executor(plan, inputs)
-    onnx = run_onnx(candidate.onnx, inputs, exact=needs_exact_kernels())
+    reference = Executor(plan).run_batch(inputs)
+    onnx = run_onnx(candidate.onnx, inputs)
     c = run_c(made.directory, made.name, plan, inputs)
     size = made.size
     both = []

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.onnx_out import to_proto
 from midge.convert.ort import make_session, run
-from midge.core.errors import InputError, did_you_mean
+from midge.core.errors import InputError, ToolError, did_you_mean
 from midge.quant.histogram import (
     HistogramObserver,
     entropy_range,
@@ -51,15 +51,20 @@ def observe(
         progress: called after each sample.
 
     Raises:
-        InputError: an activation is not finite, by sample index and tensor.
+        InputError: the model does not run, or an activation is not finite, by sample index and
+            tensor.
     """
     names = list(activations(model)) if tensors is None else list(tensors)
     inputs = {g.name_of(v) for v in model.graph.inputs}
     computed = [n for n in names if n not in inputs]
-    session = make_session(expose(model, computed))
     observers = {name: make_observer() for name in names}
+    session = None
     for index, sample in enumerate(samples):
-        arrays = run(session, sample, computed) if computed else []
+        try:
+            session = session or make_session(expose(model, computed))
+            arrays = run(session, sample, computed) if computed else []
+        except ToolError as error:
+            raise InputError(f"the float model does not run: {error}") from error
         seen = dict(zip(computed, arrays, strict=True)) | {n: sample[n] for n in inputs}
         for name, observer in observers.items():
             try:

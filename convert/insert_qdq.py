@@ -161,7 +161,7 @@ def is_redundant(node: ir.Node, y: QuantParams) -> bool:
     assert found is not None
     low = (y.qmin - y.zero_point) * float(y.scale)
     high = (y.qmax - y.zero_point) * float(y.scale)
-    half = float(y.scale) / 2
+    half = float(y.scale) / 2 * (1 + 2.0**-12)  # the scale's rounding, times up to 255 steps
     return low >= found[0] - half and high <= found[1] + half
 
 

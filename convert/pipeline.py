@@ -1,17 +1,16 @@
 """The road from a float ONNX file to a quantized one, as one readable function."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.activation_params import Range, params_from_ranges, wide_concats
 from midge.convert.calibrate import Progress, calibrate
-from midge.convert.calibration_data import RANDOM, Samples, open_samples
+from midge.convert.calibration_data import RANDOM, Sample, Samples, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
@@ -128,7 +127,7 @@ def quantize_file(
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     lines += _data_notices(samples, collapsed, calib_spec, options) + quantized.notices
-    example = next(iter(samples)) if options.io_type == "float32" else None
+    example = shapes.first if options.io_type == "float32" else None
     write_model(quantized.model, out, example)
     coverage = with_folded(quantized.coverage, records, before)
     parameters = parameters_path(out)
@@ -204,9 +203,11 @@ class _ShapeLog:
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self.seen: dict[str, set[tuple[int, ...]]] = {}
+        self.first: Sample | None = None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Sample]:
         for sample in self.samples:
+            self.first = self.first or sample
             for name, array in sample.items():
                 self.seen.setdefault(name, set()).add(array.shape)
             yield sample

@@ -9,85 +9,123 @@ from midge.core.backend import Array, xp_of
 from midge.core.kernels.library import address, library_for
 
 
-def moments(x: Array) -> tuple[Array, Array]:
-    """Return mean and biased variance per channel, float64 [C], of x [rows, C]."""
-    xp = xp_of(x)
-    rows, channels = x.shape
-    library = library_for(x)
-    if library is not None:
-        total = np.empty((2, channels))
-        library.midge_moments_f32(address(x), address(total), rows, channels)
-        offset, square = total / rows
-        variance = np.maximum(square - offset * offset, 0)
-        return offset + x[0], variance
-    mean = x.mean(0, dtype=np.float64)
-    centred = x - mean
-    return mean, xp.mean(centred * centred, 0)
+def batch_norm(
+    x: Array, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, Array, Array, Array]:
+    """Normalize x by its own mean and biased variance per channel.
 
-
-def normalize(x: Array, mean: Array, rstd: Array, weight: Array, bias: Array) -> Array:
-    """Return y = (x - mean) * (rstd * weight) + bias, in the dtype of x [rows, C].
+    y = (x - mean) * rstd * weight + bias, rstd = 1 / sqrt(var + eps)
 
     Args:
         x: [rows, C].
-        mean: [C].
-        rstd: [C], 1 / sqrt(variance + eps).
-        weight: [C].
-        bias: [C].
+        weight: [C] or None for 1.
+        bias: [C] or None for 0.
+        eps: added to the variance.
+
+    Returns:
+        y in the dtype of x, and mean, var and rstd, float64 [C].
+
+    Source: Ioffe and Szegedy, Batch Normalization, 2015, algorithm 1.
     """
     xp = xp_of(x)
-    mean, scale, bias = _channel(x, mean), _channel(x, rstd * weight), _channel(x, bias)
-    library = library_for(x)
+    library = library_for(x, weight, bias)
     if library is None:
-        y = x - mean
-        y *= scale
-        y += bias
-        return y
-    y = xp.empty_like(x)
-    library.midge_normalize_f32(
-        address(x), address(mean), address(scale), address(bias), address(y), *x.shape
+        mean = x.mean(0, dtype=np.float64)
+        centred = x - mean
+        var = xp.mean(centred * centred, 0)
+        rstd = 1 / xp.sqrt(var + eps)
+        return normalize(x, mean, rstd, weight, bias), mean, var, rstd
+    rows, channels = x.shape
+    y = np.empty_like(x)
+    statistics = np.empty((3, channels))
+    room = np.empty((3, channels), np.float32)
+    mean, var, rstd = statistics
+    library.midge_batch_norm_f32(
+        address(x),
+        *(_address(v) for v in (weight, bias)),
+        *(address(v) for v in (y, mean, var, rstd, room)),
+        rows,
+        channels,
+        eps,
     )
-    return y
+    return y, mean, var, rstd
 
 
-def gradient_sums(gy: Array, x: Array, mean: Array) -> tuple[Array, Array]:
-    """Return the sums over the rows of gy and of gy * (x - mean), float64 [C]."""
-    library = library_for(gy, x)
-    mean = _channel(x, mean)
-    if library is None:
-        double = gy.astype(np.float64, copy=False)
-        return double.sum(0), (double * (x - mean)).sum(0)
-    total = np.empty((2, x.shape[1]))
-    library.midge_products_f32(address(gy), address(x), address(mean), address(total), *x.shape)
-    return total[0], total[1]
+def batch_norm_grad(
+    gy: Array, x: Array, mean: Array, rstd: Array, weight: Array | None
+) -> tuple[Array, Array, Array]:
+    """Return the gradients of `batch_norm` by x, weight and bias, in the dtype of x.
 
+    gbias = sum gy; gweight = sum gy * (x - mean) * rstd;
+    gx = weight * rstd * (gy - gbias / rows - (x - mean) * rstd * gweight / rows)
 
-def normalize_grad(
-    gy: Array, x: Array, mean: Array, rstd: Array, weight: Array, sums: tuple[Array, Array]
-) -> Array:
-    """Return gx for statistics that were those of x itself.
-
-    gx = weight * rstd * (gy - sums[0] / rows - (x - mean) * rstd^2 * sums[1] / rows)
+    Args:
+        gy: [rows, C].
+        x: [rows, C].
+        mean: float64 [C].
+        rstd: float64 [C].
+        weight: [C] or None for 1.
 
     Source: Ioffe and Szegedy, Batch Normalization, 2015, section 3.
     """
     xp = xp_of(x)
-    rows = x.shape[0]
-    a = weight * rstd
-    b = -a * rstd * rstd * sums[1] / rows
-    d = -a * sums[0] / rows
-    mean, a, b, d = (_channel(x, value) for value in (mean, a, b, d))
-    library = library_for(gy, x)
+    rows, channels = x.shape
+    library = library_for(gy, x, weight)
     if library is None:
-        gx = gy * a
-        gx += (x - mean) * b
-        gx += d
-        return gx
+        centred = x - _channel(x, mean)
+        wide = gy.astype(np.float64, copy=False)
+        gbias, gweight = wide.sum(0), (wide * centred).sum(0) * rstd
+        scale = rstd if weight is None else weight * rstd
+        gx = gy * _channel(x, scale)
+        gx -= centred * _channel(x, scale * rstd * gweight / rows)
+        gx -= _channel(x, scale * gbias / rows)
+        return gx, _channel(x, gweight), _channel(x, gbias)
     gx = xp.empty_like(x)
-    library.midge_normalize_grad_f32(*(address(v) for v in (gy, x, mean, a, b, d, gx)), *x.shape)
-    return gx
+    sums = np.empty((2, channels), np.float32)
+    total = np.empty((2, channels))
+    room = np.empty((4, channels), np.float32)
+    library.midge_batch_norm_grad_f32(
+        *(address(v) for v in (gy, x, mean, rstd)),
+        _address(weight),
+        *(address(v) for v in (gx, sums[0], sums[1], total, room)),
+        rows,
+        channels,
+    )
+    return gx, sums[0], sums[1]
+
+
+def normalize(
+    x: Array, mean: Array, rstd: Array, weight: Array | None, bias: Array | None
+) -> Array:
+    """Return y = (x - mean) * (rstd * weight) + bias, in the dtype of x.
+
+    Args:
+        x: [rows, C].
+        mean: [C].
+        rstd: [C].
+        weight: [C] or None for 1.
+        bias: [C] or None for 0.
+    """
+    xp = xp_of(x)
+    scale = _channel(x, rstd if weight is None else rstd * weight)
+    shift = xp.zeros(x.shape[1], x.dtype) if bias is None else _channel(x, bias)
+    mean = _channel(x, mean)
+    library = library_for(x)
+    if library is None:
+        y = x - mean
+        y *= scale
+        y += shift
+        return y
+    y = xp.empty_like(x)
+    library.midge_normalize_f32(*(address(v) for v in (x, mean, scale, shift, y)), *x.shape)
+    return y
 
 
 def _channel(x: Array, value: Array) -> Array:
     """Return one value a channel in the dtype of x, contiguous."""
     return xp_of(x).ascontiguousarray(value, dtype=x.dtype)
+
+
+def _address(value: Array | None) -> int | None:
+    """Return the address of an operand that may be absent."""
+    return None if value is None else address(value)

@@ -51,30 +51,22 @@ MIDGE_INLINE void grad_input_block(const float *restrict gy, const float *restri
                                    const int block)
 {
     for (ptrdiff_t r = 0; r < g->n * g->h; r++) {
-        const ptrdiff_t b = r / g->h, iy = r % g->h;
+        const ptrdiff_t b = r / g->h, py = r % g->h + g->top;
+        ptrdiff_t j0, j1, jstep, jback;
+        midge_readers(py, g->oh, g->kh, g->sy, g->dy, &j0, &j1, &jstep, &jback);
+        const ptrdiff_t oy0 = (py - j0 * g->dy) / g->sy;
         for (ptrdiff_t ix = 0; ix < g->w; ix++) {
+            const ptrdiff_t px = ix + g->left;
+            ptrdiff_t k0, k1, kstep, kback;
+            midge_readers(px, g->ow, g->kw, g->sx, g->dx, &k0, &k1, &kstep, &kback);
+            const ptrdiff_t ox0 = (px - k0 * g->dx) / g->sx;
             float a[MIDGE_WIDEST];
             for (int i = 0; i < block; i++) {
                 a[i] = 0.0F;
             }
-            for (ptrdiff_t ky = 0; ky < g->kh; ky++) {
-                const ptrdiff_t v = iy + g->top - ky * g->dy;
-                if (v < 0) {
-                    break;
-                }
-                if (v % g->sy || v / g->sy >= g->oh) {
-                    continue;
-                }
-                const float *row = gy + (b * g->oh + v / g->sy) * g->ow * g->c + c0;
-                for (ptrdiff_t kx = 0; kx < g->kw; kx++) {
-                    const ptrdiff_t u = ix + g->left - kx * g->dx;
-                    if (u < 0) {
-                        break;
-                    }
-                    const ptrdiff_t ox = g->sx == 1 ? u : u / g->sx;
-                    if (ox >= g->ow || ox * g->sx != u) {
-                        continue;
-                    }
+            for (ptrdiff_t ky = j0, oy = oy0; ky < j1; ky += jstep, oy -= jback) {
+                const float *row = gy + (b * g->oh + oy) * g->ow * g->c + c0;
+                for (ptrdiff_t kx = k0, ox = ox0; kx < k1; kx += kstep, ox -= kback) {
                     const float *s = row + ox * g->c;
                     const float *k = w + (ky * g->kw + kx) * g->c + c0;
                     for (int i = 0; i < block; i++) {

@@ -35,10 +35,9 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "midge_max_pool_scatter_f32": (_array, _array, _array, _window),
     "midge_avg_pool_f32": (_array, _array, _array, _window),
     "midge_avg_pool_grad_f32": (_array, _array, _array, _window),
-    "midge_moments_f32": (_array, _array, _size, _size),
-    "midge_products_f32": (_array, _array, _array, _array, _size, _size),
-    "midge_normalize_f32": (_array, _array, _array, _array, _array, _size, _size),
-    "midge_normalize_grad_f32": (*(_array,) * 7, _size, _size),
+    "midge_normalize_f32": (*(_array,) * 5, _size, _size),
+    "midge_batch_norm_f32": (*(_array,) * 8, _size, _size, ctypes.c_double),
+    "midge_batch_norm_grad_f32": (*(_array,) * 10, _size, _size),
 }
 
 

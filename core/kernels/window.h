@@ -41,6 +41,31 @@ static inline void midge_outputs(ptrdiff_t offset, ptrdiff_t size, ptrdiff_t str
 }
 
 /*
+ * The taps of one axis that read the input position `place` (already plus the padding): they are
+ * first, first + step, ... below last, and tap k does so for the output (place - k * dilation) /
+ * stride. One tap further is `back` outputs earlier.
+ */
+static inline void midge_readers(ptrdiff_t place, ptrdiff_t count, ptrdiff_t kernel, ptrdiff_t stride,
+                                 ptrdiff_t dilation, ptrdiff_t *first, ptrdiff_t *last,
+                                 ptrdiff_t *step, ptrdiff_t *back)
+{
+    const ptrdiff_t beyond = place - (count - 1) * stride; /* k * dilation must reach this far */
+    ptrdiff_t lo = beyond > 0 ? (beyond + dilation - 1) / dilation : 0;
+    const ptrdiff_t hi = place / dilation + 1;
+    ptrdiff_t period = 1;
+    while (period * dilation % stride) {
+        period++;
+    }
+    for (ptrdiff_t tries = 0; tries < period && (place - lo * dilation) % stride; tries++) {
+        lo++;
+    }
+    *last = hi < kernel ? hi : kernel;
+    *first = (place - lo * dilation) % stride ? *last : lo; /* no tap hits this place */
+    *step = period;
+    *back = period * dilation / stride;
+}
+
+/*
  * Channels are done in blocks whose width is a literal after inlining, so the sums of a block stay
  * in vector registers; with a variable width the same loops run at half the speed.
  */

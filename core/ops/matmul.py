@@ -131,5 +131,5 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
             f"linear: the bias is {list(tensors[2].shape)}, the weight has {weight.shape[0]} rows."
         )
     dtype = result_type(*tensors)
-    tensors = [t.to(dtype) for t in tensors]
+    tensors = [t if t.dtype == dtype else t.to(dtype) for t in tensors]
     return apply(LINEAR, tensors if len(tensors) == 3 else [*tensors, None])

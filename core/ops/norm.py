@@ -43,24 +43,29 @@ def _batch_norm(
     momentum: float,
     training: bool,
 ) -> Array:
-    xp = xp_of(x)
     rows = _rows(x)
+    weight, bias = _dense(weight), _dense(bias)
     if training:
-        mean, var = kernels.moments(rows)
+        y, mean, var, rstd = kernels.batch_norm(rows, weight, bias, eps)
         if running_mean is not None and running_var is not None:
             count = len(rows)
             _move(running_mean, mean, momentum)
             _move(running_var, var * (count / (count - 1)), momentum)
     else:
-        mean, var = running_mean, running_var
-    rstd = 1 / xp.sqrt(var.astype(np.float64) + eps)
+        assert running_mean is not None
+        assert running_var is not None
+        mean, rstd = running_mean, 1 / xp_of(x).sqrt(running_var.astype(np.float64) + eps)
+        y = kernels.normalize(rows, mean, rstd, weight, bias)
     ctx.facts = bias is not None
     if any(ctx.needs_input_grad[:3]):
         ctx.save(0, 1)
         ctx.mean, ctx.rstd = mean, rstd
-    one = xp.ones(x.shape[1], x.dtype) if weight is None else weight
-    zero = xp.zeros(x.shape[1], x.dtype) if bias is None else bias
-    return _unrows(kernels.normalize(rows, mean, rstd, one, zero), x.shape)
+    return _unrows(y, x.shape)
+
+
+def _dense(value: Array | None) -> Array | None:
+    """Return a value a channel without gaps in memory."""
+    return None if value is None else xp_of(value).ascontiguousarray(value)
 
 
 def _move(running: Array, value: Array, momentum: float) -> None:
@@ -83,13 +88,9 @@ def _fused(
     ctx: Node, grad: Array, x: Array, weight: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients by the kernels; they are not recorded."""
-    xp = xp_of(x)
-    rows, gy = _rows(x), _rows(grad)
-    sums = kernels.gradient_sums(gy, rows, ctx.mean)
-    one = xp.ones(x.shape[1], x.dtype) if weight is None else weight.array
-    gx = kernels.normalize_grad(gy, rows, ctx.mean, ctx.rstd, one, sums)
-    gweight = (sums[1] * ctx.rstd).astype(x.dtype)
-    return Tensor(_unrows(gx, x.shape)), Tensor(gweight), Tensor(sums[0].astype(x.dtype))
+    scale = None if weight is None else _dense(weight.array)
+    gx, gweight, gbias = kernels.batch_norm_grad(_rows(grad), _rows(x), ctx.mean, ctx.rstd, scale)
+    return Tensor(_unrows(gx, x.shape)), Tensor(gweight), Tensor(gbias)
 
 
 def _composed(

@@ -124,7 +124,7 @@ class _Pass:
         if isinstance(target, Node):
             if self.needed is not None and target not in self.needed:
                 return
-            grad = fit(grad, *target.metas[index], target.name)
+            grad = fit(grad, *target.metas[index], target)
             slots = self.pending.get(target)
             if slots is None:
                 self.pending[target] = slots = [None] * len(target.metas)
@@ -134,7 +134,7 @@ class _Pass:
             return
         if self.wanted is not None and (id(target), 0) not in self.wanted:
             return
-        grad = fit(grad, target.array.shape, target.array.dtype, "leaf")
+        grad = fit(grad, target.array.shape, target.array.dtype, None)
         if id(target) in self.leaves:
             grad = self.leaves[id(target)][1] + grad
         self.leaves[id(target)] = target, grad
@@ -247,12 +247,13 @@ def _with_zeros(node: Node, slots: list[Tensor | None]) -> list[Tensor]:
     ]
 
 
-def fit(grad: Tensor, shape: tuple[int, ...], dtype: Any, where: str) -> Tensor:
-    """Sum a broadcast gradient down to `shape` and cast it to `dtype`."""
+def fit(grad: Tensor, shape: tuple[int, ...], dtype: Any, node: Node | None) -> Tensor:
+    """Sum a broadcast gradient of an output of `node` to `shape` and cast it to `dtype`."""
     if grad.array.shape != shape:
         try:
             grad = sum_to(grad, shape)
         except InputError:
+            where = "a leaf" if node is None else node.name
             raise InputError(
                 f"{where}: got a gradient of shape {list(grad.shape)} for a tensor of shape "
                 f"{list(shape)}."

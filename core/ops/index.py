@@ -1,6 +1,7 @@
 """Indexing: basic keys become slice and reshape, integer and bool arrays become gathers."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -251,7 +252,7 @@ def _select_lists(x: Tensor, arrays: Sequence[tuple[int, Any]]) -> Tensor:
     flat: Any = 0
     for size, (_, array) in zip(dims, arrays, strict=True):
         flat = flat * size + _indices(array, size, "index")
-    joined = (*x.shape[:first], int(np.prod(dims)), *x.shape[first + len(arrays) :])
+    joined = (*x.shape[:first], prod(dims), *x.shape[first + len(arrays) :])
     return index_select(reshape(x, joined), first, flat)
 
 
@@ -260,7 +261,7 @@ def _masked(x: Tensor, mask: Tensor) -> Tensor:
     if mask.shape != x.shape[: mask.ndim]:
         raise InputError(f"index: the mask {list(mask.shape)} does not cover {list(x.shape)}.")
     index = xp_of(mask.array).flatnonzero(mask.array)
-    flat = reshape(x, (int(np.prod(mask.shape)), *x.shape[mask.ndim :]))
+    flat = reshape(x, (prod(mask.shape), *x.shape[mask.ndim :]))
     return index_select(flat, 0, Tensor(index))
 
 

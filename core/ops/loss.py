@@ -1,6 +1,7 @@
 """Losses: cross entropy on class indices and mean squared error."""
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def _mse_loss_backward(ctx: Node, grad: Tensor) -> Gradients:
     x, target = ctx.saved_tensors
     d = x - target
     if ctx.attributes["reduction"] == "mean":
-        grad = grad / int(np.prod(d.shape))
+        grad = grad / prod(d.shape)
     g = d * (grad * 2)
     return g, -g if ctx.needs_input_grad[1] else None
 

@@ -4,6 +4,7 @@ Float sums are taken in one memory order (backend.canonical), whatever the strid
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def sum_array(x: Array, dim: tuple[int, ...], keepdim: bool) -> Array:
     x = canonical(x)
     order = (0, 2, 3, 1) if x.ndim == 4 else tuple(range(x.ndim))
     count = len(dim)
-    rows = int(np.prod([x.shape[d] for d in dim]))
+    rows = prod([x.shape[d] for d in dim])
     if count == x.ndim or rows < 2 * _BLOCK or set(order[:count]) != set(dim):
         return x.sum(axis=dim, keepdims=keepdim, dtype=wide)
     total = _sum_rows(x.transpose(order).reshape(rows, -1), wide)
@@ -74,13 +75,13 @@ def _sum_backward(ctx: Node, grad: Tensor) -> Gradients:
 @np.errstate(all="ignore")
 def _mean(ctx: Node, x: Array, *, dim: tuple[int, ...], keepdim: bool) -> Array:
     total = sum_array(x, dim, keepdim)
-    count = int(np.prod([x.shape[d] for d in dim]))
+    count = prod([x.shape[d] for d in dim])
     return (total / total.dtype.type(count)).astype(x.dtype, copy=False)
 
 
 def _mean_backward(ctx: Node, grad: Tensor) -> Gradients:
     shape, dim = ctx.input_shape(0), ctx.attributes["dim"]
-    count = int(np.prod([shape[d] for d in dim]))
+    count = prod([shape[d] for d in dim])
     return spread(grad / count, shape, dim, ctx.attributes["keepdim"])
 
 
@@ -247,7 +248,7 @@ def var(x: Any, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) 
     x = as_tensor(x)
     dims = dim_tuple(dim, x.ndim, "var")
     centred = x - mean(x, dims or None, keepdim=True)
-    count = int(np.prod([x.shape[d] for d in dims])) - int(unbiased)
+    count: int = prod([x.shape[d] for d in dims]) - int(unbiased)
     total = sum(centred * centred, dims or None, keepdim)
     return total / count
 

@@ -4,6 +4,7 @@ Shipped, so that an operator defined elsewhere is tested in the same way.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def distinct(rng: np.random.Generator, *shape: int, gap: float = 0.25) -> Array:
 
     Finite differences then never cross a kink of abs, relu, max or clip.
     """
-    size = int(np.prod(shape))
+    size = prod(shape)
     values = (np.arange(size) - size // 2 + 0.5) * gap + rng.uniform(-0.05, 0.05, size) * gap
     return rng.permutation(values).reshape(shape)
 

@@ -1,6 +1,7 @@
 """Operators that move elements and change none: reshape, permute, expand, concat, slice, pad."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -175,8 +176,8 @@ def reshape(x: Any, shape: Sequence[int]) -> Tensor:
     wanted = tuple(int(n) for n in shape)
     if wanted == tensor.shape:
         return tensor
-    known = int(np.prod([n for n in wanted if n != -1]))
-    size = int(np.prod(tensor.shape))
+    known = prod([n for n in wanted if n != -1])
+    size = prod(tensor.shape)
     if wanted.count(-1) == 1 and known and size % known == 0:
         wanted = tuple(size // known if n == -1 else n for n in wanted)
         known = size
@@ -242,7 +243,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     stop = dim_index(end_dim, x.ndim, "flatten") + 1
     if start >= stop:
         raise InputError(f"flatten: start_dim {start_dim} lies behind end_dim {end_dim}.")
-    joined = int(np.prod(x.shape[start:stop]))
+    joined = prod(x.shape[start:stop])
     return reshape(x, (*x.shape[:start], joined, *x.shape[stop:]))
 
 

@@ -88,7 +88,7 @@ def _operator(name):
     return method
 
 
-for _name in [
+_NAMES = [
     "add",
     "radd",
     "sub",
@@ -113,7 +113,8 @@ for _name in [
     "iadd",
     "isub",
     "imul",
-]:
+]
+for _name in _NAMES:
     setattr(FakeArray, f"__{_name}__", _operator(f"__{_name}__"))
 
 

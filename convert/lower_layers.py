@@ -16,6 +16,7 @@ from midge.convert.lower_params import (
     check_accumulator,
     fail,
     real_constant,
+    scalar_codes,
     weight,
 )
 from midge.convert.lower_program import Stored
@@ -149,22 +150,15 @@ def rows_first(
 def add(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     """Lower an Add: of two activations, of a scalar constant, or of a MatMul's bias."""
     for index in (0, 1):
-        C = real_constant(node.inputs[1 - index])
-        if C is None:
+        x, C = node.inputs[index], node.inputs[1 - index]
+        layer = None if x is None else x.producer()
+        if x is None or layer is None or not g.is_op(layer, "MatMul"):
             continue
-        value = node.inputs[index]
-        source = None if value is None else value.producer()
-        if (
-            source is not None
-            and g.is_op(source, "MatMul")
-            and low.natural(source.outputs[0]) is None
-        ):
-            return matmul(low, source, target, node.inputs[1 - index])
-        raise fail(
-            node,
-            f"it adds a constant of shape {list(C.shape)}",
-            "fold it into the layer before it with `midge convert`",
-        )
+        if real_constant(C) is not None and low.natural(x) is None:
+            return matmul(low, layer, target, C)
+    done = _with_scalar(low, node, target, arithmetic.add)
+    if done is not None:
+        return done
     a, b = low.operand(node, 0), low.operand(node, 1)
     if a.shape != b.shape:
         raise fail(
@@ -181,9 +175,58 @@ def add(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     return low.program.op(g.label(node), params, [a.tensor, b.tensor], y)
 
 
+def _with_scalar(
+    low: "Lowering", node: ir.Node, target: Target, function: Callable[..., g.Array]
+) -> Stored | None:
+    """Lower Add or Mul with a dequantized scalar constant: a table of the integer formula.
+
+    Raises:
+        UnsupportedError: the constant is no scalar.
+    """
+    for index in (0, 1):
+        value = node.inputs[1 - index]
+        found = scalar_codes(value)
+        if found is None:
+            constant = real_constant(value)
+            if constant is not None:
+                raise fail(
+                    node,
+                    f"one operand is a constant of shape {list(constant.shape)}",
+                    "fold it into the layer before it with `midge convert`",
+                )
+            continue
+        x = low.operand(node, index)
+        codes = np.arange(x.codes.qmin, x.codes.qmax + 1)
+        other = np.broadcast_to(found[0], codes.shape)
+        if index:
+            sums = function(other, codes, found[1], x.codes, target.params)
+        else:
+            sums = function(codes, other, x.codes, found[1], target.params)
+        return low.look_up(x, sums, target)
+    return None
+
+
+def mul(low: "Lowering", node: ir.Node, target: Target) -> Stored:
+    """Lower a Mul with a scalar constant, or of a tensor with itself."""
+    done = _with_scalar(low, node, target, arithmetic.mul)
+    if done is None and node.inputs[0] is node.inputs[1]:
+        x = low.operand(node, 0)
+        codes = np.arange(x.codes.qmin, x.codes.qmax + 1)
+        squares = arithmetic.mul(codes, codes, x.codes, x.codes, target.params)
+        return low.look_up(x, squares, target)
+    if done is None:
+        raise fail(
+            node,
+            "it multiplies two activations, which has no integer step",
+            "rewrite the model without it",
+        )
+    return done
+
+
 LAYERS: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
     "Add": add,
     "Conv": conv,
     "Gemm": gemm,
     "MatMul": matmul,
+    "Mul": mul,
 }

@@ -15,6 +15,7 @@ from midge.quant.scheme import QuantParams
 Array = npt.NDArray[Any]
 
 DOMAINS = ("", "ai.onnx", "com.microsoft")  # of QuantizeLinear and DequantizeLinear
+ACTIVATIONS = ("int8", "uint8")
 BIAS_TOLERANCE = (
     1e-3  # relative; exporters round s_x * s_w in several ways, codes count as they are
 )
@@ -58,7 +59,7 @@ def activation_params(node: ir.Node) -> QuantParams:
     scale, zero_point = _scale_and_zero_point(node)
     if scale.size != 1:
         raise fail(node, f"an activation has {scale.size} scales", remedy)
-    if str(zero_point.dtype) not in ("int8", "uint8"):
+    if str(zero_point.dtype) not in ACTIVATIONS:
         raise fail(node, f"its codes are {zero_point.dtype}, not int8 or uint8", remedy)
     return QuantParams(
         np.float32(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0]), str(zero_point.dtype)
@@ -169,6 +170,15 @@ def real_constant(value: ir.Value | None) -> Array | None:
     centred = codes.astype(np.int32) - zero_point.astype(np.int32).reshape(shape)
     real: Array = centred.astype(np.float32) * scale.reshape(shape)
     return real
+
+
+def scalar_codes(value: ir.Value | None) -> tuple[Array, QuantParams] | None:
+    """Return (code, parameters) of a one-element constant that is dequantized, or None."""
+    node = dequantizes_constant(value)
+    codes = None if node is None else _constant_codes(node)
+    if node is None or codes is None or codes.size != 1 or str(codes.dtype) not in ACTIVATIONS:
+        return None
+    return codes.reshape(()), activation_params(node)
 
 
 def bias(

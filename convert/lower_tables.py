@@ -55,11 +55,13 @@ def unary(low: "Lowering", value: ir.Value) -> tuple[Stored, Function] | None:
 def _binary(low: "Lowering", node: ir.Node) -> tuple[Stored, Function] | None:
     """Combine two functions of one tensor, or one with a scalar constant."""
     combine = BINARY[node.op_type]
+    if node.op_type in ("Add", "Mul") and all(low.natural(v) for v in node.inputs if v):
+        return None  # dequantized codes on both sides: an integer formula
     parts: list[tuple[Stored | None, Function]] = []
     for value in node.inputs:
         constant = real_constant(value)
         if constant is not None:
-            # Add and Mul of dequantized constants have integer formulas of their own.
+            # So have dequantized constants.
             if constant.size != 1 or (
                 dequantizes_constant(value) is not None and node.op_type in ("Add", "Mul")
             ):

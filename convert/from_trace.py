@@ -106,7 +106,8 @@ class Builder:
 
 
 def _constant(name: str, array: g.Array) -> ir.Value:
-    return ir.val(name, const_value=ir.tensor(np.ascontiguousarray(array), name=name))
+    # A copy: the model must not change when the module is trained on.
+    return ir.val(name, const_value=ir.tensor(np.array(array, order="C"), name=name))
 
 
 Row = Callable[[Builder, TraceNode], None]

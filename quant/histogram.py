@@ -154,7 +154,8 @@ def entropy_range(lower: Array, upper: Array, counts: Array) -> Range:
     Source: Migacz, "8-bit inference with TensorRT", GTC 2017.
     """
     lower, upper, counts = _without_outliers(lower, upper, counts)
-    values, widths = (lower + upper) / 2, np.maximum(upper - lower, NEGLIGIBLE**2 * upper[-1])
+    values = (lower + upper) / 2
+    widths = np.maximum(upper - lower, NEGLIGIBLE**2 * np.abs(values).max())
 
     def divergence(low: float, high: float) -> float:
         first = int(np.searchsorted(values, low, "left"))

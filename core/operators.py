@@ -88,13 +88,13 @@ class Operators:
 
     # -- comparison: bool tensors --------------------------------------------------------------
 
-    def eq(self, other: Any) -> "Tensor":
-        """Return where self == other."""
-        return ops.eq(self, other)
+    def eq(self, other: Any) -> Any:
+        """Return where self == other; False for None."""
+        return NotImplemented if other is None else ops.eq(self, other)
 
-    def ne(self, other: Any) -> "Tensor":
-        """Return where self != other."""
-        return ops.ne(self, other)
+    def ne(self, other: Any) -> Any:
+        """Return where self != other; True for None."""
+        return NotImplemented if other is None else ops.ne(self, other)
 
     def lt(self, other: Any) -> "Tensor":
         """Return where self < other."""
@@ -112,7 +112,7 @@ class Operators:
         """Return where self >= other."""
         return ops.ge(self, other)
 
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = eq, ne, lt, le, gt, ge  # type: ignore[assignment]
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = eq, ne, lt, le, gt, ge
 
     def logical_not(self) -> "Tensor":
         """Return where self is zero."""

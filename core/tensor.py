@@ -279,6 +279,10 @@ class Tensor(operators.Operators, methods.Methods):
             )
         return int(self.item())
 
+    def __format__(self, spec: str) -> str:
+        """Format a single element as a number, everything else as repr() does."""
+        return format(self.item(), spec) if self.numel() == 1 and spec else repr(self)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         """Copy a leaf with its gradient; the history of a recorded result cannot be copied."""
         if self.grad_fn is not None:

@@ -164,7 +164,10 @@ def clip(x: Any, min: float | None = None, max: float | None = None) -> Tensor:
     if min is None and max is None:
         raise InputError("clip: give min, max or both.")
     low, high = (None if v is None else float(v) for v in (min, max))
-    return apply(CLIP, (as_tensor(x),), {"min": low, "max": high})
+    x = as_tensor(x)
+    if x.dtype.kind != "f" and any(isinstance(v, float) for v in (min, max)):
+        x = floating(x)
+    return apply(CLIP, (x,), {"min": low, "max": high})
 
 
 def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:

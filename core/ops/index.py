@@ -230,6 +230,8 @@ def _range(key: Any, size: int, shape: Ints) -> Ints:
         start, stop, step = key.indices(size)
         return start, max(start, stop), step
     try:
+        if isinstance(key, bool) or getattr(getattr(key, "dtype", None), "kind", "") == "b":
+            raise TypeError  # as an int, True would be row 1
         index = key.__index__()
     except (AttributeError, TypeError):
         raise InputError(

@@ -260,12 +260,13 @@ def std(x: Any, dim: Dims = None, unbiased: bool = True, keepdim: bool = False) 
 
 def any(x: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return whether an element over `dim` is nonzero."""
-    return sum(as_tensor(x) != 0, dim, keepdim) != 0
+    return sum(as_tensor(x).bool(), dim, keepdim) > 0
 
 
 def all(x: Any, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """Return whether every element over `dim` is nonzero."""
-    return sum(as_tensor(x) == 0, dim, keepdim) == 0
+    zeros = sum(as_tensor(x).logical_not(), dim, keepdim)
+    return zeros.logical_not()
 
 
 def sum_to(x: Tensor, shape: tuple[int, ...]) -> Tensor:

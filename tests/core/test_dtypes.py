@@ -74,6 +74,11 @@ def test_a_number_never_widens():
     assert (x * np.float64(2)).dtype == np.float32
 
 
+def test_limits_of_an_integer_tensor_may_be_floats():
+    assert tensor([1, 5]).clip(2.5, 3).tolist() == [2.5, 3.0]
+    assert tensor([1, 5]).clip(2, 3).dtype == np.int64
+
+
 def test_mixed_gradients_return_in_the_type_of_each_input():
     a = tensor([1.0], requires_grad=True)
     b = tensor([2.0], dtype="float64", requires_grad=True)

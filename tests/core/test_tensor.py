@@ -102,6 +102,8 @@ def test_it_prints_as_in_torch():
     assert repr(x.sum()) == "tensor(3., grad_fn=<SumBackward>)"
     assert repr(tensor([1.0], dtype="float64")) == "tensor([1.], dtype=float64)"
     assert repr(arange(2)) == "tensor([0, 1])"
+    assert f"{tensor(3.14159):.2f}" == "3.14"
+    assert f"{arange(2)}" == "tensor([0, 1])"
 
 
 def test_deepcopy_copies_leaves_with_memory_order_and_gradient():
@@ -141,6 +143,8 @@ def test_equality_is_by_element_and_identity_by_hash():
     x = tensor([1.0, 2.0])
     assert (x == tensor([1.0, 3.0])).tolist() == [True, False]
     assert len({x, x}) == 1
+    assert (x == None) is False  # noqa: E711  what is tested
+    assert (x != None) is True  # noqa: E711
 
 
 def test_views_share_memory():

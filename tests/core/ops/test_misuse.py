@@ -34,6 +34,8 @@ MISUSE = [
     (lambda: x[0, 0, 0], r"3 indices for a tensor of shape \[2, 3\]"),
     (lambda: x[::-1], r"the step -1 must be positive"),
     (lambda: x["a"], r"str is no index"),
+    (lambda: x[True], r"bool is no index"),
+    (lambda: x[tensor(True)], r"Tensor is no index"),
     (lambda: x[[0.5]], r"an index must be integers or bools, not float64"),
     (lambda: x[[7]], r"index 7 is out of range 0\.\.1"),
     (lambda: x[tensor([True])], r"mask \[1\] does not cover \[2, 3\]"),

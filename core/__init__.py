@@ -29,6 +29,7 @@ from midge.core.creation import (
 from midge.core.random import Generator, manual_seed
 from midge.core.serialization import load, save
 from midge.core.tensor import Tensor
+from midge.core.threads import get_num_threads, set_num_threads
 
 from midge.core import data, nn, optim  # isort: skip  they need what is above
 
@@ -43,6 +44,7 @@ __all__ = [
     "eye",
     "from_numpy",
     "full",
+    "get_num_threads",
     "inference_mode",
     "is_grad_enabled",
     "linspace",
@@ -59,6 +61,7 @@ __all__ = [
     "randperm",
     "save",
     "set_grad_enabled",
+    "set_num_threads",
     "tensor",
     "zeros",
     "zeros_like",

@@ -11,10 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from midge.core.errors import InputError
+from midge.core.threads import obey_environment
 
 # A numpy.ndarray or a cupy.ndarray. CuPy ships no types, so the alias documents and no more.
 Array: TypeAlias = Any
 
+obey_environment()
 _cupy: ModuleType | None = None
 
 

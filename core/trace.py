@@ -3,7 +3,7 @@
 While tracing, every operator on a tensor that depends on the inputs gives a TracedTensor, whose
 values cannot be looked at from Python: a branch on one would be frozen into the graph. Operators on
 parameters and constants alone are simply computed; their results become constants. A second run
-with a larger batch shows whether a batch size was frozen into the graph.
+with another batch shows whether a batch size was frozen into the graph.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +19,6 @@ from midge.core.tracer import TracedTensor, TraceNode, Tracer, TraceValue
 
 # A slice that runs to the end of the batch, as ONNX spells it.
 TO_THE_END = 2**63 - 1
-# The second run has so many times the batch; 2 would take half of 2 for 1.
-_MORE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +100,18 @@ def trace(
             f"trace: inputs {shapes} do not share one batch size on axis {batch_axis}; set "
             "batch_axis, or None to fix every size."
         )
-    more = [xp_of(x).concatenate([x] * _MORE, axis=batch_axis) for x in arrays]
+    batch = arrays[0].shape[batch_axis]
+    size = 3 if batch < 3 else 2
+    picks = [xp_of(x).arange(size) % batch for x in arrays]
+    others = [x.take(i, axis=batch_axis) for x, i in zip(arrays, picks, strict=True)]
     try:
-        other = _run(model, more, input_names, output_names)
+        other = _run(model, others, input_names, output_names)
     except (ValueError, TypeError, IndexError) as error:
         raise InputError(
-            f"trace: the model does not run with a batch {_MORE} times as large ({error}); pass "
+            f"trace: the model does not run with a batch of {size} ({error}); pass "
             "batch_axis=None if its batch size is meant to be fixed."
         ) from error
-    return replace(graph, nodes=_free_batch(graph, other), batch_axis=batch_axis)
+    return replace(graph, nodes=_free_batch(graph, other, (batch, size)), batch_axis=batch_axis)
 
 
 def _refuse_training(model: Any) -> None:
@@ -202,12 +203,13 @@ def _graph(
     )
 
 
-def _free_batch(graph: TraceGraph, other: TraceGraph) -> list[TraceNode]:
+def _free_batch(graph: TraceGraph, other: TraceGraph, sizes: tuple[int, int]) -> list[TraceNode]:
     """Return the nodes with the batch size written as -1.
 
     Args:
         graph: the traced run.
-        other: the same with a batch _MORE times as large.
+        other: the same with another batch.
+        sizes: batch size of the two.
 
     Raises:
         InputError: the runs differ in anything else, so a batch size was frozen somewhere.
@@ -218,16 +220,19 @@ def _free_batch(graph: TraceGraph, other: TraceGraph) -> list[TraceNode]:
         a, b = to_numpy(constant.array), to_numpy(other.constants[name].array)
         if a.shape != b.shape or a.tobytes() != b.tobytes():
             raise _frozen(f"constant {name!r}")
-    return [_free_node(a, b, graph) for a, b in zip(graph.nodes, other.nodes, strict=True)]
+    return [_free_node(a, b, graph, sizes) for a, b in zip(graph.nodes, other.nodes, strict=True)]
 
 
-def _free_node(node: TraceNode, other: TraceNode, graph: TraceGraph) -> TraceNode:
+def _free_node(
+    node: TraceNode, other: TraceNode, graph: TraceGraph, sizes: tuple[int, int]
+) -> TraceNode:
     attributes = dict(node.attributes)
     for key, value in node.attributes.items():
-        larger = other.attributes[key]
-        if value is larger or value == larger:
+        changed = other.attributes[key]
+        if value is changed or value == changed:
             continue
-        leading = isinstance(value, tuple) and (_MORE * value[0], *value[1:]) == larger
+        leading = isinstance(value, tuple) and value[1:] == changed[1:]
+        leading = leading and value[0] * sizes[1] == changed[0] * sizes[0]
         if not leading or not _may_be_free(node, key, graph):
             raise _frozen(f"attribute {key!r} of {node.name} ({node.op})")
         attributes[key] = (TO_THE_END if node.op == "slice" else -1, *value[1:])

@@ -25,6 +25,13 @@ FULL_RANGE_SQNR_DB = 40.9
 CONCAT_RATIO = 10 ** ((FULL_RANGE_SQNR_DB - CONCAT_SQNR_DB) / 20)  # of two steps: 6.2
 
 Range = tuple[float, float]
+PROBABILITIES = (0.0, 1.0)
+
+
+def tensors_to_observe(selection: Selection) -> list[str]:
+    """Return the names of the tensors whose ranges `params_from_ranges` needs."""
+    roots = _roots(selection)
+    return [g.name_of(v) for v in selection.values() if roots[v] is v and not _is_fixed(v)]
 
 
 def params_from_ranges(
@@ -34,7 +41,7 @@ def params_from_ranges(
 
     Args:
         selection: what is quantized.
-        ranges: (smallest, largest) of every activation, by name.
+        ranges: (smallest, largest) of the tensors to observe, by name.
         dtype: "uint8" or "int8".
 
     Raises:
@@ -44,6 +51,9 @@ def params_from_ranges(
     own: dict[ir.Value, Range] = {}
     for value in selection.values():
         if roots[value] is value:
+            if _is_fixed(value):
+                own[value] = PROBABILITIES
+                continue
             if value.name not in ranges:
                 raise InputError(f"tensor {value.name!r} has no calibrated range.")
             own[value] = ranges[g.name_of(value)]
@@ -51,13 +61,14 @@ def params_from_ranges(
     shared = _share_concat(selection, roots, own)
     params: dict[str, QuantParams] = {}
     for value in selection.values():
-        root = roots[value]
-        producer = root.producer()
-        if producer in selection.quantized and g.is_op(producer, "Softmax"):
-            params[g.name_of(value)] = SOFTMAX_PARAMS.as_dtype(dtype)
-        else:
-            params[g.name_of(value)] = activation_params(*shared[root], dtype)
+        fixed = SOFTMAX_PARAMS.as_dtype(dtype) if _is_fixed(roots[value]) else None
+        params[g.name_of(value)] = fixed or activation_params(*shared[roots[value]], dtype)
     return params
+
+
+def _is_fixed(value: ir.Value) -> bool:
+    """Tell whether the tensor's parameters are the same whatever the data."""
+    return g.is_op(value.producer(), "Softmax")
 
 
 def _roots(selection: Selection) -> dict[ir.Value, ir.Value]:
@@ -110,16 +121,10 @@ def _share_concat(
                 continue
             joined = group[home] + group[root]
             joint = _width(_union([own[v] for v in joined]))
-            if all(_may_share(v, own[v], joint, selection) for v in joined):
+            if all(not _is_fixed(v) and joint <= CONCAT_RATIO * _width(own[v]) for v in joined):
                 for member in joined:
                     group[member] = joined
     return {root: _union([own[v] for v in group[root]]) for root in own}
-
-
-def _may_share(value: ir.Value, bounds: Range, joint: float, selection: Selection) -> bool:
-    producer = value.producer()
-    fixed = producer in selection.quantized and g.is_op(producer, "Softmax")
-    return not fixed and joint <= CONCAT_RATIO * _width(bounds)
 
 
 def _union(ranges: list[Range]) -> Range:

@@ -8,7 +8,12 @@ from pathlib import Path
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.activation_params import Range, params_from_ranges, wide_concats
+from midge.convert.activation_params import (
+    Range,
+    params_from_ranges,
+    tensors_to_observe,
+    wide_concats,
+)
 from midge.convert.calibrate import Progress, calibrate
 from midge.convert.calibration_data import RANDOM, Sample, Samples, open_samples
 from midge.convert.canonical import canonicalize
@@ -109,7 +114,7 @@ def quantize_file(
         model,
         shapes,
         options.calibration_method,
-        tensors=[g.name_of(v) for v in selection.values()],
+        tensors=tensors_to_observe(selection),
         progress=progress,
     )
     shapes.require_named_dims(model, path)

@@ -240,3 +240,14 @@ def test_methods_equal_torch(function):
     (a * a).sum().backward()
     (b * b).sum().backward()
     np.testing.assert_allclose(ours.grad.array, theirs.grad.numpy(), rtol=RTOL, atol=ATOL)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0, 3), ()])
+def test_any_and_all_equal_torch(shape):
+    for seed in range(5):
+        x = np.random.default_rng(seed).random(shape) > 0.3
+        ours, theirs = Tensor(np.asarray(x)), torch.from_numpy(np.asarray(x))
+        assert (ours.any().item(), ours.all().item()) == (theirs.any().item(), theirs.all().item())
+        if shape:
+            assert ours.any(0).tolist() == theirs.any(0).tolist()
+            assert ours.all(1, keepdim=True).tolist() == theirs.all(1, keepdim=True).tolist()

@@ -5,7 +5,7 @@ import pytest
 
 from midge.core import Tensor
 from midge.core.ops.samples import as_inputs, outputs, seeded
-from midge.core.opspec import OPS
+from midge.core.opspec import OPS, Sample
 
 
 def contiguous(x):
@@ -89,3 +89,31 @@ def test_a_result_shares_no_memory_unless_it_is_a_view(name):
             for x in inputs:
                 if x is not None and not spec.view:
                     assert not np.shares_memory(output.array, x.array)
+
+
+# Large enough for blocked sums, SIMD and packed matrix products to differ if the order did.
+LARGE = [
+    ("sum", [(4, 24, 33, 35)], {"dim": (0, 2, 3), "keepdim": False}),
+    ("sum", [(4, 24, 33, 35)], {"dim": (1,), "keepdim": True}),
+    ("mean", [(4, 24, 33, 35)], {"dim": (0, 1, 2, 3), "keepdim": False}),
+    ("sum", [(700, 130)], {"dim": (0,), "keepdim": False}),
+    ("mean", [(700, 130)], {"dim": (1,), "keepdim": False}),
+    ("softmax", [(300, 70)], {"dim": 1}),
+    ("log_softmax", [(4, 24, 9, 10)], {"dim": 1}),
+    ("mse_loss", [(70, 50), (70, 50)], {"reduction": "mean"}),
+    ("matmul", [(129, 257), (257, 65)], {}),
+    ("matmul", [(2, 3, 33, 40), (40, 21)], {}),
+    ("linear", [(64, 640), (128, 640), (128,)], {}),
+    ("add", [(4, 24, 33, 35), (1, 24, 1, 1)], {}),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "attributes"), LARGE)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layout_changes_no_bit_of_large_tensors(name, shapes, attributes, layout):
+    rng = np.random.default_rng(0)
+    sample = Sample(tuple(rng.standard_normal(s) for s in shapes), attributes)
+    expected = outputs_and_gradients(OPS[name], sample, contiguous)
+    found = outputs_and_gradients(OPS[name], sample, layout)
+    for a, b in zip(expected, found, strict=True):
+        assert np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()

@@ -54,6 +54,8 @@ def records(plan: Plan, data: ConstData) -> list[list[Record]]:
         y = plan.tensors[op.output]
         at = [plan.offsets[t.buffer] for t in (*x, y)]
         step = Step(op, x, y, tuple(at[:-1]), at[-1], data)
+        if type(op.params) not in RECORDS:
+            raise step.fail("the C runtime has no kernel for it")
         result.append(RECORDS[type(op.params)](step))
     return result
 

@@ -187,6 +187,15 @@ def test_what_does_not_fit_a_record_is_refused_by_name(tmp_path):
         emit(plan, tmp_path, "net")
 
 
+def test_a_step_without_a_kernel_is_refused_by_name(tmp_path):
+    class Strange:
+        pass
+
+    with pytest.raises(UnsupportedError, match=r"op0 \(Strange\): the C runtime has no kernel"):
+        emit(plan_of(((4,), "int8"), (Strange(), (4,), "int8")), tmp_path / "c", "net")
+    assert not (tmp_path / "c").exists()
+
+
 def test_odd_tensor_names_do_not_break_the_c(tmp_path):
     plan = small_plan()
     odd = 'a "b" \\ */ ??/ \n é %s'

@@ -17,8 +17,8 @@ from midge.core.errors import InputError, ToolError
 from midge.core.kernels.window import CWindow
 from midge.core.native import compile_shared, cpu_features
 
-_FOLDER = Path(__file__).parent
-_SOURCES = ("batch_norm.c", "depthwise.c", "im2col.c", "pool.c")
+FOLDER = Path(__file__).parent
+SOURCES = ("batch_norm.c", "depthwise.c", "im2col.c", "pool.c")
 _FLAGS = ("-std=c99", "-O3", "-fno-math-errno", "-ffp-contract=off")
 
 _array = ctypes.c_void_p
@@ -58,9 +58,7 @@ def load() -> Any:
     A compiler that fails is told in a RuntimeWarning; the twins then do the work.
     """
     try:
-        path = compile_shared(
-            [_FOLDER / name for name in _SOURCES], flags=(*_FLAGS, *vector_flags())
-        )
+        path = compile_shared([FOLDER / name for name in SOURCES], flags=(*_FLAGS, *vector_flags()))
         library = ctypes.CDLL(str(path))
     except InputError:
         return None

@@ -199,7 +199,13 @@ class Lowering:
 
     def quantize(self, value: ir.Value, target: Target) -> Stored:
         """Return the codes of a real value; see the module's rules."""
-        stored, node = self.natural(value), value.producer()
+        node = value.producer()
+        bounds = None if node is None else limits_of(node)
+        if bounds is not None and node is not None and node.inputs[0] is not None:
+            inner = self.natural(node.inputs[0])
+            if inner is not None:  # one table, not one for the bound and one for the parameters
+                return self.map(inner, lambda x: x, target.clipped(bounds))
+        stored = self.natural(value)
         if stored is not None:
             return self.map(stored, lambda x: x, target)
         if node is None:

@@ -36,7 +36,9 @@ def unary(low: "Lowering", value: ir.Value) -> tuple[Stored, Function] | None:
         low: the lowering.
         value: a real value of the graph.
     """
-    stored, node = low.natural(value), value.producer()
+    node = value.producer()
+    # A bound of codes could be codes too, but as part of the function it costs no table.
+    stored = None if g.is_op(node, "Relu") else low.natural(value)
     if stored is not None:
         return stored, lambda x: x
     if node is None or len(node.outputs) != 1 or node.domain not in ("", "ai.onnx"):

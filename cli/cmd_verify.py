@@ -35,6 +35,12 @@ NOTHING = "-"
     type=click.Choice(REQUANT_FORMS),
     help="Form of requantization in the C; both give the same bits.",
 )
+@click.option(
+    "--c",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="A folder of C that was compiled before; by default it is written anew.",
+)
 @input_shape_option
 @seed_option
 @common_options
@@ -43,6 +49,7 @@ def command(
     samples: int,
     data: str | None,
     requant: str | None,
+    folder: Path | None,
     input_shapes: dict[str, tuple[int, ...]],
     seed: int,
     as_json: bool,
@@ -59,7 +66,13 @@ def command(
         given = open_samples(data, read_model(model, input_shapes), seed=seed, limit=samples)
     with console.working(f"Verifying {model}"):
         report = verify(
-            model, given, count=samples, seed=seed, requant=requant, input_shapes=input_shapes
+            model,
+            given,
+            count=samples,
+            seed=seed,
+            requant=requant,
+            input_shapes=input_shapes,
+            folder=folder,
         )
     for line in report.notices:
         console.notice(line)

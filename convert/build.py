@@ -86,3 +86,15 @@ def model_sources(directory: Path, name: str) -> list[Path]:
     if not model.is_file():
         raise InputError(f"{model} does not exist; `midge compile -o {directory}` writes it.")
     return [model, *sorted(Path(directory).glob("midge_*.c"))]
+
+
+def model_name(directory: Path) -> str:
+    """Return NAME of an emitted folder: its one source that is not the runtime's.
+
+    Raises:
+        InputError: there is none, or there are several.
+    """
+    names = [p.stem for p in sorted(directory.glob("*.c")) if not p.stem.startswith("midge_")]
+    if len(names) != 1:
+        raise InputError(f"{directory} is no folder that `midge compile` wrote.")
+    return names[0]

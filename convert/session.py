@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.build import model_sources
+from midge.convert.build import model_name, model_sources
 from midge.convert.compile import read_plan
 from midge.convert.emit import emit
 from midge.core.errors import InputError, ToolError
@@ -66,7 +66,7 @@ class Session:
         """Compile (or find in the cache) and open the model."""
         path = Path(path)
         if path.is_dir():
-            name = _model_name(path)
+            name = model_name(path)
             library = _library(path, name)
         else:
             name = NAME
@@ -133,14 +133,6 @@ class Session:
         if status:
             raise ToolError(f"midge_run returned status {status}.")
         return [view.copy() for view in self._views[len(self.inputs) :]]
-
-
-def _model_name(directory: Path) -> str:
-    """Return NAME of an emitted folder: its one source that is not the runtime's."""
-    names = [p.stem for p in sorted(directory.glob("*.c")) if not p.stem.startswith("midge_")]
-    if len(names) != 1:
-        raise InputError(f"{directory} is no folder that `midge compile` wrote.")
-    return names[0]
 
 
 def _library(directory: Path, name: str) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.build import HostProgram, host_program
+from midge.convert.build import HostProgram, host_program, model_name
 from midge.convert.compile import random_inputs
 from midge.convert.emit import emit
 from midge.convert.executor import Executor
@@ -89,6 +89,7 @@ def verify(
     compiler: Compiler | None = None,
     requant: str | None = None,
     input_shapes: Shapes | None = None,
+    folder: str | Path | None = None,
 ) -> VerifyReport:
     """Compare every output and quantized tensor of a quantized file.
 
@@ -102,9 +103,10 @@ def verify(
         compiler: for the C; default: the first one found.
         requant: form of requantization in C, "float" or "int"; None leaves the default.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        folder: C that was written before, to be held against the file; None writes it anew.
 
     Raises:
-        InputError: the file or a sample is at fault.
+        InputError: the file, a sample or `folder` is at fault.
         UnsupportedError: a node has no integer form, named.
         ToolError: the compiler or ONNX Runtime fails.
     """
@@ -118,12 +120,16 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
         programs = None
         if with_c:
-            emit(plan, Path(scratch), NAME)
+            source = Path(folder or scratch)
+            name = model_name(source) if folder else NAME
+            if folder is None:
+                emit(plan, source, name)
             programs = [
-                host_program(Path(scratch), NAME, compiler=compiler, requant=requant, trace=trace)
+                host_program(source, name, compiler=compiler, requant=requant, trace=trace)
                 for trace in (False, True)
             ]
-            report.c_build = f"host, requantization: {requant or 'default'}"
+            whose = f"{source}, " if folder else ""
+            report.c_build = f"{whose}host, requantization: {requant or 'default'}"
         tally = Tally(plan)
         for chunk in _chunks(plan, samples, count, seed):
             report.samples += len(chunk[0])
@@ -192,8 +198,10 @@ def _raw(inputs: Sequence[Array]) -> bytes:
 
 def _rows(raw: bytes, sizes: Sequence[int]) -> Iterator[Array]:
     """Yield the bytes of each tensor, [samples, bytes], from samples one after another."""
-    table = np.frombuffer(raw, np.uint8).reshape(-1, sum(sizes))
-    start = 0
+    codes, width, start = np.frombuffer(raw, np.uint8), sum(sizes), 0
+    if codes.size % width:
+        raise InputError("the C gives outputs of other sizes: it was written from another model.")
+    table = codes.reshape(-1, width)
     for size in sizes:
         yield np.ascontiguousarray(table[:, start : start + size])
         start += size

@@ -1,6 +1,7 @@
 """Every command on a small model: what it writes, what --json says, how it fails."""
 
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -149,6 +150,30 @@ def test_verify_finds_no_difference(files: Files, midge_json: RunJson) -> None:
     assert value["mismatches"] == 0
     kinds = {check["kind"] for check in value["checks"]}
     assert {"output", "tensor"} <= kinds
+
+
+def flip_one_weight_code(source: Path) -> None:
+    """Change the last weight code of the first layer in NAME.c by one."""
+    text = source.read_text(encoding="utf-8")
+    start = text.index("_data[]")
+    end = text.index("/*", text.index("/*", start) + 2)
+    word = re.findall(r"0x[0-9a-f]{8}", text[start:end])[-1]
+    at = text.rindex(word, start, end)
+    flipped = f"0x{int(word, 16) ^ 1:08x}"
+    source.write_text(text[:at] + flipped + text[at + len(word) :], encoding="utf-8")
+
+
+def test_verify_holds_a_compiled_folder_against_its_model(
+    files: Files, midge: Run, midge_json: RunJson, tmp_path: Path
+) -> None:
+    folder = tmp_path / "c"
+    midge_json("compile", files["quantized"], "-o", folder, "--name", "net")
+    assert midge_json("verify", files["quantized"], "--c", folder)["holds"] is True
+    flip_one_weight_code(folder / "net.c")
+    status, out, err = midge("verify", files["quantized"], "--c", folder, "--json")
+    assert status == 1
+    assert json.loads(out)["mismatches"] > 0
+    assert "differ from the integer executor" in err
 
 
 def test_verify_takes_real_data(files: Files, midge_json: RunJson) -> None:

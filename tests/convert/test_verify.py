@@ -1,0 +1,107 @@
+"""The proof that three engines agree, and that it fails where they do not."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from midge.convert.executor import Executor
+from midge.convert.plan import Conv2d
+from midge.convert.verify import VerifyReport, verify
+from midge.convert.verify_tally import Check
+from midge.core.errors import InputError
+
+MODELS = os.environ.get("MIDGE_MODELS")
+REAL = ("ic01_resnet8_int8_qdq", "kws01_dscnn_int8_qdq", "vww_mnv1_025_96_int8_qdq")
+
+
+def network(qdq, dtype="uint8"):
+    """Convolutions with a shortcut, a pool, a product and Softmax."""
+    graph = qdq(5, dtype)
+    x = graph.layer("Conv", graph.input(["N", 3, 8, 8]), (8, 3, 3, 3), 27, relu=True)
+    y = graph.layer("Conv", x, (8, 1, 3, 3), 9, group=8, pads=[1] * 4)
+    y = graph.quantized(graph.node("Add", [x, y]), graph.wider(x, 1, 2))
+    y = graph.quantized(graph.node("GlobalAveragePool", [y]), graph.wider(y, 0.3, 0.8))
+    flat = graph.node("Flatten", [y])
+    graph.params[flat] = graph.params[y]
+    y = graph.layer("Gemm", flat, (8, 5), 8, axis=1)
+    y = graph.quantized(graph.node("Softmax", [y], axis=-1), (1 / 256, graph.low))
+    return graph.output(y).proto()
+
+
+@pytest.fixture(scope="module")
+def path(qdq, tmp_path_factory):
+    file = tmp_path_factory.mktemp("verify") / "net.onnx"
+    onnx.save(network(qdq), file)
+    return file
+
+
+def test_onnx_runtime_the_executor_and_c_agree_on_every_tensor(path):
+    report = verify(path, count=70)
+    assert report.holds
+    assert (report.samples, report.mismatches) == (70, 0)
+    assert report.level.startswith("ORT_ENABLE_ALL")
+    compared = [c for c in report.checks if c.kind != "step"]
+    assert len(compared) == 8  # the output, and one tensor for each QuantizeLinear
+    assert compared[0].kind == "output"
+    for check in compared:
+        assert (check.ort_mismatches, check.c_mismatches) == (0, 0), check
+        assert check.elements % 70 == 0
+
+
+def test_a_file_of_int8_activations_runs_as_it_stands(qdq, tmp_path):
+    onnx.save(network(qdq, "int8"), tmp_path / "net.onnx")
+    report = verify(tmp_path / "net.onnx", count=20, with_c=False)
+    assert report.holds
+    assert "qdqisint8allowed=1" in report.level
+    assert all(c.c_mismatches is None for c in report.checks)
+
+
+def test_samples_may_be_given_by_name(path):
+    rng = np.random.default_rng(0)
+    samples = [{"input_1": rng.random((1, 3, 8, 8), np.float32)} for _ in range(5)]
+    report = verify(path, samples, count=4, with_c=False, with_ort=False)
+    assert (report.samples, report.level) == (4, None)
+    with pytest.raises(InputError, match="no array for input 'input_1'"):
+        verify(path, [{"x": np.zeros(1)}], with_c=False, with_ort=False)
+    with pytest.raises(InputError, match="--samples 0"):
+        verify(path, count=0)
+
+
+def test_one_flipped_weight_in_one_engine_is_found_and_located(path, monkeypatch):
+    observe = Executor.observe
+
+    def flipped(self, inputs):
+        weight = [op.params.weight for op in self.plan.ops if isinstance(op.params, Conv2d)][1]
+        weight[0, 1, 1, 0] ^= 0x40
+        seen = observe(self, inputs)
+        weight[0, 1, 1, 0] ^= 0x40
+        return seen
+
+    monkeypatch.setattr(Executor, "observe", flipped)
+    report = verify(path, count=20)
+    assert not report.holds
+    codes = [c for c in report.checks if c.kind == "tensor"]
+    assert [c.holds for c in codes[:2]] == [True, True]  # the input and the first convolution
+    assert codes[2].ort_mismatches
+    assert codes[2].c_mismatches
+    assert codes[2].largest_difference > 0
+
+
+def test_the_report_is_plain_data(path):
+    report = VerifyReport("net.onnx", 3, "level", None, [Check("y", "output", 12, 0, 1, 2)])
+    data = json.loads(json.dumps(report.to_json()))
+    assert (data["holds"], data["mismatches"], data["elements"]) == (False, 1, 12)
+    assert data["checks"][0]["largest_difference"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MODELS, reason="MIDGE_MODELS is not set")
+@pytest.mark.parametrize("name", REAL)
+def test_real_networks_agree_on_every_tensor(name):
+    report = verify(Path(MODELS) / "mlperf_tiny" / f"{name}.onnx", count=30)
+    assert [c for c in report.checks if not c.holds] == []
+    assert report.elements > 1_000_000

@@ -26,12 +26,13 @@ CONCAT_RATIO = 10 ** ((FULL_RANGE_SQNR_DB - CONCAT_SQNR_DB) / 20)  # of two step
 
 Range = tuple[float, float]
 PROBABILITIES = (0.0, 1.0)
+LEAST_PROBABILITY = 1 / 32  # of the largest seen: below it, steps of 1/256 leave too few codes
 
 
 def tensors_to_observe(selection: Selection) -> list[str]:
     """Return the names of the tensors whose ranges `params_from_ranges` needs."""
     roots = _roots(selection)
-    return [g.name_of(v) for v in selection.values() if roots[v] is v and not _is_fixed(v)]
+    return [g.name_of(v) for v in selection.values() if roots[v] is v]
 
 
 def params_from_ranges(
@@ -129,6 +130,16 @@ def _share_concat(
 
 def _union(ranges: list[Range]) -> Range:
     return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def flat_softmaxes(selection: Selection, ranges: Mapping[str, Range]) -> dict[str, str]:
+    """Return the Softmaxes to keep in float -> why: what they give is too small for 8 bits."""
+    return {
+        g.label(node): f"its largest probability is {high:.2g}, for which steps of 1/256 are coarse"
+        for node, rule in selection.quantized.items()
+        if rule.kind == Kind.SOFTMAX
+        and 0 < (high := ranges[g.name_of(node.outputs[0])][1]) < LEAST_PROBABILITY
+    }
 
 
 def wide_concats(selection: Selection, params: Mapping[str, QuantParams]) -> dict[str, str]:

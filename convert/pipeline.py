@@ -10,6 +10,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.activation_params import (
     Range,
+    flat_softmaxes,
     params_from_ranges,
     tensors_to_observe,
     wide_concats,
@@ -159,7 +160,7 @@ def choose_params(
     model: ir.Model, ranges: Mapping[str, Range], options: QuantizeOptions
 ) -> tuple[dict[str, QuantParams], dict[str, str]]:
     """Return activation parameters, and the nodes that their ranges keep in float -> why."""
-    refused: dict[str, str] = {}
+    refused = flat_softmaxes(_select(model, options, {}), ranges)
     while True:
         selection = _select(model, options, refused)
         params = params_from_ranges(selection, ranges, options.activation_type)

@@ -10,8 +10,9 @@ this order of preference:
    takes a scale only: padding with 0 behind a shift is not padding with 0 before it.
 3. Else, where it varies along the channels, it becomes a 1x1 depthwise Conv and says why.
 
-A chain that is one number (x * 0.125) and fits nowhere stays as it is. Weights are computed in
-float64 and written as new constants, so that a shared weight is never scaled twice.
+A chain that is one number (x * 0.125) and fits nowhere stays, its Div spelt as Mul and its Sub as
+Add. Weights are computed in float64 and written as new constants, so that a shared weight is never
+scaled twice.
 """
 
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from midge.convert import graph as g
 from midge.convert.passes.affine import Affine, read_affine
 from midge.convert.passes.base import Pass, PassResult, nodes_of
 from midge.convert.passes.layer_weights import add_bias, scale_inputs, scale_outputs
+from midge.quant.rules import Kind, rule_of
 
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-NEIGHBOURS = (*LAYERS, "Relu", "Clip", "MaxPool", "AveragePool", "Concat")
 AFFINE = ("BatchNormalization", "Mul", "Add", "Sub", "Div", "Neg")
 
 
@@ -116,14 +117,36 @@ def _place(model: ir.Model, chain: Chain, names: g.Names, result: PassResult) ->
         _finish(chain, None, result, f"a 1x1 depthwise Conv: {reason}")
     else:
         for node in chain.nodes:
+            _respell(model, node, names, result)
             result.kept(node, reason)
 
 
+def _respell(model: ir.Model, node: ir.Node, names: g.Names, result: PassResult) -> None:
+    """Turn x / c into x * (1 / c), and x - c into x + (-c)."""
+    c = g.constant(node.inputs[1]) if g.is_op(node, "Div", "Sub") else None
+    if c is None:
+        return
+    wide = c.astype(np.float64)
+    new = 1 / wide if node.op_type == "Div" else -wide
+    node.op_type = "Mul" if node.op_type == "Div" else "Add"
+    stem = f"{g.label(node)}_B"
+    value = g.add_constant(model.graph, names, stem, new.astype(np.float32))
+    node.replace_input_with(1, value)
+    result.modified = True
+
+
 def _wants_conv(chain: Chain, layer: ir.Node | None, readers: list[ir.Node]) -> bool:
-    """Tell whether the chain should become a Conv: it stands among layers, and its shape allows."""
+    """Tell whether the chain should become a Conv.
+
+    A batch norm should if its shape allows; other chains where they stand among operators that are
+    quantized, so that a LayerNorm spelt out stays in float as a whole.
+    """
     is_norm = any(g.is_op(n, "BatchNormalization") for n in chain.nodes)
     size = g.rank(chain.affine.source)
-    near = g.is_op(layer, *NEIGHBOURS) or any(g.is_op(r, *LAYERS) for r in readers)
+    behind = chain.affine.source.is_graph_input() or (
+        layer is not None and rule_of(layer.op_type).kind != Kind.FLOAT
+    )
+    near = behind or any(g.is_op(r, *LAYERS) for r in readers)
     return size in (2, 3, 4) if is_norm else chain.affine.axis == 1 and size in (3, 4) and near
 
 

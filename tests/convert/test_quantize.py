@@ -10,6 +10,7 @@ from midge.convert.calibrate import calibrate
 from midge.convert.canonical import canonicalize
 from midge.convert.onnx_out import to_proto
 from midge.convert.ort import make_session, run
+from midge.convert.pipeline import quantize_file
 from midge.convert.quantize import quantize_graph
 from midge.convert.select import select
 from midge.core.errors import InputError
@@ -237,6 +238,19 @@ def test_softmax_has_its_fixed_scale(build, quantized):
     result, _ = quantized(net(build))
     q = [n for n in result.model.graph if n.op_type == "QuantizeLinear"][-1]
     assert (float(g.constant(q.inputs[1])), int(g.constant(q.inputs[2]))) == (1 / 256, 0)
+
+
+def test_a_softmax_over_many_classes_stays_in_float(build, tmp_path):
+    model = build(
+        "(float[N,600] x) => (float[N,600] y) { h = Gemm(x, w) y = Softmax<axis=1>(h) }",
+        w=f32(600, 600, scale=0.02),
+    )
+    onnx.save(to_proto(model), tmp_path / "net.onnx")
+    np.save(tmp_path / "calib.npy", f32(8, 600))
+    report = quantize_file(tmp_path / "net.onnx", tmp_path / "q.onnx", str(tmp_path / "calib.npy"))
+    softmax = next(c for c in report.coverage if c.op_type == "Softmax")
+    assert softmax.state == "float"
+    assert "largest probability" in softmax.reason
 
 
 def test_given_codes_are_written_as_they_are(build):

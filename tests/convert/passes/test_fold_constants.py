@@ -80,7 +80,8 @@ def test_a_constant_that_is_an_output_keeps_its_node(build, apply):
 
 def test_a_constant_node_may_be_an_output(build, apply, ops):
     model = build(
-        "(float[3] x) => (float[3] y, float[1] z) { y = Relu(x) z = Constant<value_floats=[2.0]>() }"
+        """(float[3] x) => (float[3] y, float[1] z) {
+            y = Relu(x) z = Constant<value_floats=[2.0]>() }"""
     )
     apply(FoldConstants, model)
     assert sorted(ops(model)) == ["Constant", "Relu"]

@@ -112,6 +112,21 @@ def test_compile_writes_a_folder_that_builds_without_flags(
     subprocess.run(command, cwd=tmp_path, check=True)
 
 
+def test_the_same_command_writes_the_same_bytes_again(
+    files: Files, midge_json: RunJson, tmp_path: Path
+) -> None:
+    again = tmp_path / "again" / files["quantized"].name
+    midge_json("quantize", files["model"], "-o", again, "--calib-data", files["calibration"])
+    assert again.read_bytes() == files["quantized"].read_bytes()
+    for folder in ("one", "two"):
+        midge_json("compile", again, "-o", tmp_path / folder, "--name", "net")
+    written = sorted(f for f in (tmp_path / "one").rglob("*") if f.is_file())
+    assert len(written) > 5
+    for file in written:
+        twin = tmp_path / "two" / file.relative_to(tmp_path / "one")
+        assert file.read_bytes() == twin.read_bytes()
+
+
 @pytest.mark.parametrize("name", ["1net", "my-net", "while", "midge"])
 def test_compile_refuses_a_name_that_is_no_identifier(
     name: str, files: Files, midge: Run, tmp_path: Path

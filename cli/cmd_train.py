@@ -7,6 +7,7 @@ import click
 from midge.cli.console import Console
 from midge.cli.options import common_options
 from midge.cli.train import find_recipe, load_train_recipe, run_training
+from midge.core.errors import CheckError
 
 
 @click.command("train")
@@ -32,10 +33,15 @@ def command(recipe: str, output: Path, seed: int | None, as_json: bool, quiet: b
         ["model", ">accuracy"],
         [
             ["float32", f"{report.float_accuracy:.2%}"],
-            ["int8 (QAT)", f"{report.qat_accuracy:.2%}"],
+            ["int8, quantized after training", f"{report.static_accuracy:.2%}"],
+            ["int8, tuned, as C", f"{report.qat_accuracy:.2%}"],
         ],
         title=f"{report.data}, {report.n} test samples, agreement {report.agreement:.2%}",
     )
-    for file in report.files:
-        console.text(file)
+    console.text(
+        f"{report.mismatches} of {report.elements} output elements differ between training and C"
+    )
+    console.text(f"Wrote {', '.join(report.files)}")
     console.result(report.to_json())
+    if report.mismatches:
+        raise CheckError(f"{output}: the C differs from the network that was trained.")

@@ -1,5 +1,6 @@
 """What `midge train` does: a recipe's network from random weights to integers."""
 
+import io
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,11 @@ import numpy as np
 
 from midge.cli.console import Console
 from midge.cli.recipe import build, dataclass_schema, read_recipe
+from midge.convert.build import host_program
+from midge.convert.compile import compile_file, read_plan
+from midge.convert.executor import Executor
+from midge.convert.onnx_out import write_bytes
+from midge.convert.pipeline import quantize_file
 from midge.convert.trained import write_float, write_trained
 from midge.core import Tensor, manual_seed
 from midge.core.errors import InputError
@@ -16,6 +22,7 @@ from midge.models.training import Epoch, FitConfig, History, accuracy, fit, pred
 from midge.models.zoo import NetworkSpec
 from midge.quant.qat import prepare_qat
 
+CALIBRATION_SAMPLES = 512  # of the training samples, for the static variant
 VALIDATION_SHARE = 0.1  # of the training samples; they choose the best epoch
 RECIPES = Path(__file__).parent.parent / "models" / "recipes"
 
@@ -53,16 +60,22 @@ class TrainReport:
         data: name of the data set.
         n: test samples.
         float_accuracy: of the float network, 0..1.
-        qat_accuracy: of its quantized twin, 0..1.
-        agreement: share of test samples on which both choose the same class.
+        static_accuracy: of the float network quantized after training, 0..1.
+        qat_accuracy: of the tuned network as C, 0..1.
+        agreement: share of test samples on which float and tuned network choose the same class.
+        elements: output elements of the tuned network on the test samples.
+        mismatches: of these, how many differ between the QAT simulation and the C program.
         files: what was written.
     """
 
     data: str
     n: int
     float_accuracy: float
+    static_accuracy: float
     qat_accuracy: float
     agreement: float
+    elements: int
+    mismatches: int
     files: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -121,13 +134,14 @@ def split_validation(split: Split, seed: int) -> tuple[Any, Any]:
 
 
 def run_training(recipe: TrainRecipe, directory: Path, console: Console) -> TrainReport:
-    """Train in float, tune in integers, and write both as ONNX.
+    """Train in float, tune in integers, write both as ONNX, and prove the C equal.
 
     A run that was stopped goes on where the checkpoints in `directory` end.
 
     Args:
         recipe: what to train.
-        directory: receives model.onnx, model.int8.onnx, model.quant.json and the checkpoints.
+        directory: receives model.onnx, model.int8.onnx, model.static.int8.onnx, c/, calibration.npy
+            and the checkpoints.
         console: shows progress.
 
     Raises:
@@ -145,17 +159,42 @@ def run_training(recipe: TrainRecipe, directory: Path, console: Console) -> Trai
 
     qat = prepare_qat(model, example)
     _fit(qat, train, validation, recipe.qat, directory / "qat.ckpt", console, "int8")
-    integers = predict(qat.finalize(), split.x_test)
+    simulated = predict(qat.finalize(), split.x_test)
     name = recipe.network.name
     written = write_trained(qat, directory / "model.int8.onnx", name, seed=recipe.qat.seed)
+    with console.working("Quantizing the float network, and compiling the tuned one"):
+        static = _static_logits(directory, train[0], split.x_test)
+        compiled = _compiled_logits(written.output, directory / "c", split.x_test)
+    compiled = compiled.reshape(simulated.shape)
     return TrainReport(
         recipe.data,
         len(split.y_test),
         accuracy(logits, split.y_test),
-        accuracy(integers, split.y_test),
-        float((logits.argmax(axis=1) == integers.argmax(axis=1)).mean()),
-        (str(directory / "model.onnx"), str(written.output), str(written.parameters)),
+        accuracy(static, split.y_test),
+        accuracy(compiled, split.y_test),
+        float((logits.argmax(axis=1) == compiled.argmax(axis=1)).mean()),
+        simulated.size,
+        int((compiled.view(np.uint32) != simulated.view(np.uint32)).sum()),
+        (str(directory / "model.onnx"), str(written.output), str(directory / "c")),
     )
+
+
+def _static_logits(directory: Path, x_train: Any, x_test: Any) -> Any:
+    """Quantize model.onnx on training samples and return its logits on the test samples."""
+    calibration = io.BytesIO()
+    np.save(calibration, x_train[:CALIBRATION_SAMPLES])
+    write_bytes(directory / "calibration.npy", calibration.getvalue())
+    file = directory / "model.static.int8.onnx"
+    quantize_file(directory / "model.onnx", file, str(directory / "calibration.npy"))
+    logits = Executor(read_plan(file, "static")).run_batch([x_test[:, None]])[0]
+    return logits.reshape(len(x_test), -1)
+
+
+def _compiled_logits(model: Path, directory: Path, x_test: Any) -> Any:
+    """Compile a quantized file and return the C program's float32 logits on the test samples."""
+    compile_file(model, directory, "model")
+    raw = host_program(directory, "model", flags=("-O3",)).run(x_test.tobytes())
+    return np.frombuffer(raw, np.float32)
 
 
 def _fit(

@@ -59,6 +59,29 @@ def example_inputs(model: ir.Model) -> dict[str, Array]:
     return feeds
 
 
+def check_output(source: str | Path, path: Path) -> None:
+    """Refuse an output that cannot be written, before the work is done.
+
+    Args:
+        source: the file that is read; it must not be the one that is written.
+        path: of the output.
+
+    Raises:
+        InputError: naming what stands in the way.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a directory; give a file name.")
+    if path.exists() and Path(source).exists() and path.samefile(source):
+        raise InputError(f"{path} is the model that is read; give another output.")
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir():
+        raise InputError(f"{path} cannot be written: {folder} is no directory.")
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{path} cannot be written: no permission to write in {folder}.")
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it into place.
 

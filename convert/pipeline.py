@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -20,7 +20,7 @@ from midge.convert.calibration_data import RANDOM, Sample, Samples, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
-from midge.convert.onnx_out import write_bytes, write_model
+from midge.convert.onnx_out import check_output, write_bytes, write_model
 from midge.convert.passes.base import PassRecord
 from midge.convert.passes.clamp_masks import tighten_masks
 from midge.convert.quantize import quantize_graph
@@ -61,6 +61,7 @@ def convert_file(
     Raises:
         InputError: the file cannot be read or written.
     """
+    check_output(path, Path(out))
     model = read_model(path, input_shapes)
     before = nodes_by_name(model)
     records = canonicalize(model)
@@ -92,10 +93,43 @@ def quantize_file(
     """
     options, out = options or QuantizeOptions(), Path(out)
     check_options(options)
-    model = read_model(path, options.input_shapes, dynamic=True)
+    check_output(path, out)
+    model, samples = _open(path, calib_spec, options)
+    before, lines = nodes_by_name(model), notices(model)
+    records = canonicalize(model)
+    refused, not_found = _refused_by_user(model, before, options)
+    selection = select(model, refused=refused)
+    if not selection.quantized:
+        lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
+    log = _SampleLog(samples)
+    names = tensors_to_observe(selection)
+    ranges = calibrate(model, log, options.calibration_method, tensors=names, progress=progress)
+    log.require_named_dims(model, path)
+    ranges = tighten_masks(model, ranges)
+    params, refused = choose_params(model, ranges, refused, options.activation_type)
+    quantized = quantize_graph(
+        model,
+        params,
+        per_channel=options.per_channel,
+        io_type=options.io_type,
+        activation_type=options.activation_type,
+        refused=refused,
+    )
+    collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
+    lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
+    write_model(quantized.model, out, log.first if options.io_type == "float32" else None)
+    parameters = parameters_path(out)
+    record = parameters_record(path, out, calib_spec, options, samples, params, quantized)
+    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    coverage = with_folded(quantized.coverage, records, before)
+    return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
+
+
+def _open(path: str | Path, calib_spec: str, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
+    """Read the model and open its calibration data; every fault that can be told now is."""
+    model = read_model(path, options.input_shapes, dynamic=calib_spec != RANDOM)
     refuse_quantized(model, path)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
-    before = nodes_by_name(model)
     samples = open_samples(
         calib_spec,
         model,
@@ -103,43 +137,29 @@ def quantize_file(
         limit=options.samples,
         skip_bad=options.skip_bad_samples,
     )
-    if calib_spec == RANDOM:
-        require_known_dims(model, path)
-    lines = notices(model)
-    records = canonicalize(model)
-    selection = _select(model, options, {})
-    if not selection.quantized:
-        lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
-    shapes = _ShapeLog(samples)
-    ranges = calibrate(
-        model,
-        shapes,
-        options.calibration_method,
-        tensors=tensors_to_observe(selection),
-        progress=progress,
-    )
-    shapes.require_named_dims(model, path)
-    ranges = tighten_masks(model, ranges)
-    params, refused = choose_params(model, ranges, options)
-    quantized = quantize_graph(
-        model,
-        params,
-        per_channel=options.per_channel,
-        io_type=options.io_type,
-        activation_type=options.activation_type,
-        nodes_to_exclude=options.nodes_to_exclude,
-        op_types_to_quantize=options.op_types_to_quantize,
-        refused=refused,
-    )
-    collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
-    lines += _data_notices(samples, collapsed, calib_spec, options) + quantized.notices
-    example = shapes.first if options.io_type == "float32" else None
-    write_model(quantized.model, out, example)
-    coverage = with_folded(quantized.coverage, records, before)
-    parameters = parameters_path(out)
-    record = parameters_record(path, out, calib_spec, options, samples, params, quantized)
-    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
-    return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
+    return model, samples
+
+
+def _refused_by_user(
+    model: ir.Model, before: Mapping[str, str], options: QuantizeOptions
+) -> tuple[dict[str, str], list[str]]:
+    """Return the nodes that the options keep in float -> why, and exclusions that have no effect.
+
+    Operators are those of the file that was read: a MatMul that has become a Gemm counts as one.
+    """
+    refused = {}
+    for node in model.graph:
+        name = g.label(node)
+        op_type = before.get(name, g.operator(node))
+        if name in options.nodes_to_exclude:
+            refused[name] = "excluded by --nodes-to-exclude"
+        elif options.op_types_to_quantize and op_type not in options.op_types_to_quantize:
+            refused[name] = "not among --op-types-to-quantize"
+    gone = [name for name in options.nodes_to_exclude if name not in refused]
+    return refused, [
+        f"--nodes-to-exclude {name} has no effect: the node was folded into its neighbours."
+        for name in gone
+    ]
 
 
 def refuse_quantized(model: ir.Model, path: str | Path) -> None:
@@ -157,26 +177,24 @@ def refuse_quantized(model: ir.Model, path: str | Path) -> None:
 
 
 def choose_params(
-    model: ir.Model, ranges: Mapping[str, Range], options: QuantizeOptions
+    model: ir.Model, ranges: Mapping[str, Range], refused: Mapping[str, str], dtype: str
 ) -> tuple[dict[str, QuantParams], dict[str, str]]:
-    """Return activation parameters, and the nodes that their ranges keep in float -> why."""
-    refused = flat_softmaxes(_select(model, options, {}), ranges)
+    """Return activation parameters, and all nodes that stay in float for a reason of data -> why.
+
+    Args:
+        model: canonical float graph.
+        ranges: calibrated.
+        refused: nodes that stay in float already -> why.
+        dtype: of activations.
+    """
+    no = dict(refused) | flat_softmaxes(select(model, refused=refused), ranges)
     while True:
-        selection = _select(model, options, refused)
-        params = params_from_ranges(selection, ranges, options.activation_type)
+        selection = select(model, refused=no)
+        params = params_from_ranges(selection, ranges, dtype)
         more = wide_concats(selection, params)
         if not more:
-            return params, refused
-        refused |= more
-
-
-def _select(model: ir.Model, options: QuantizeOptions, refused: dict[str, str]) -> Selection:
-    return select(
-        model,
-        nodes_to_exclude=options.nodes_to_exclude,
-        op_types_to_quantize=options.op_types_to_quantize,
-        refused=refused,
-    )
+            return params, no
+        no |= more
 
 
 def nodes_by_name(model: ir.Model) -> dict[str, str]:
@@ -187,7 +205,8 @@ def nodes_by_name(model: ir.Model) -> dict[str, str]:
 def with_folded(
     coverage: list[Coverage], records: list[PassRecord], before: Mapping[str, str]
 ) -> list[Coverage]:
-    """Add what the passes folded, and why a node that stays was not folded."""
+    """Add the nodes that the passes folded, and name operators as the file that was read does."""
+    coverage = [replace(c, op_type=before.get(c.node, c.op_type)) for c in coverage]
     left = {c.node for c in coverage}
     why = {r.node: r.reason for r in records if r.state == "folded"}
     folded = [
@@ -203,8 +222,8 @@ def _reasons(selection: Selection) -> str:
     return "; ".join(sorted(found)[:3])
 
 
-class _ShapeLog:
-    """Samples whose shapes are remembered."""
+class _SampleLog:
+    """Samples whose shapes, and the first of which, are remembered."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
@@ -225,9 +244,7 @@ class _ShapeLog:
             require_known_dims(model, path, hint)
 
 
-def _data_notices(
-    samples: Samples, collapsed: tuple[str, ...], spec: str, options: QuantizeOptions
-) -> list[str]:
+def _data_notices(samples: Samples, collapsed: tuple[str, ...], spec: str) -> list[str]:
     lines = []
     if spec == RANDOM:
         lines.append("calibrated on random numbers: the scales mean nothing for real data.")

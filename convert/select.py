@@ -10,7 +10,7 @@
 5. Relu or Clip behind a quantized layer that nothing else reads becomes that layer's saturation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,7 +79,7 @@ def select(
     *,
     nodes_to_exclude: Iterable[str] = (),
     op_types_to_quantize: Iterable[str] | None = None,
-    refused: dict[str, str] | None = None,
+    refused: Mapping[str, str] | None = None,
 ) -> Selection:
     """Choose what is quantized.
 
@@ -92,7 +92,7 @@ def select(
     Raises:
         InputError: a name or an operator occurs nowhere in the model.
     """
-    why = dict.fromkeys(nodes_to_exclude, "excluded by the user") | (refused or {})
+    why = dict.fromkeys(nodes_to_exclude, "excluded by the user") | dict(refused or {})
     selection, waiting = Selection(), []
     for node in model.graph:
         rule = rule_of(node.op_type)

@@ -5,6 +5,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from midge.convert.activation_params import params_from_ranges
+from midge.convert.calibrate import calibrate
+from midge.convert.canonical import canonicalize
 from midge.convert.compile import random_inputs
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
@@ -13,7 +16,9 @@ from midge.convert.memory_check import Arena
 from midge.convert.onnx_out import to_proto
 from midge.convert.ort import make_session, run
 from midge.convert.passes.infer_shapes import InferShapes
+from midge.convert.quantize import quantize_graph
 from midge.convert.reference import Reference
+from midge.convert.select import select
 
 FLOAT_TOLERANCE = 2e-5  # relative to the largest output: float32 sums in another order
 
@@ -245,3 +250,31 @@ def differences(model, seed=0, samples=16):
 def compare():
     """The function differences."""
     return differences
+
+
+@pytest.fixture(scope="session")
+def quantized():
+    """A function that quantizes a model on random data and gives the graph and its SQNR in dB."""
+
+    def do(model, **options):
+        canonicalize(model)
+        samples = [feeds_for(model, np.random.default_rng(s), batch=2) for s in range(8)]
+        ranges = calibrate(model, samples)
+        dtype = options.get("activation_type", "uint8")
+        chosen = {
+            k: options[k] for k in ("nodes_to_exclude", "op_types_to_quantize") if k in options
+        }
+        params = params_from_ranges(select(model, **chosen), ranges, dtype)
+        result = quantize_graph(model, params, **options)
+        proto = to_proto(result.model)
+        onnx.checker.check_model(proto, full_check=True)
+        if options.get("io_type", "float32") != "float32":
+            return result, None
+        sessions = make_session(to_proto(model)), make_session(proto, exact=True)
+        want, got = ([run(s, f) for f in samples] for s in sessions)
+        want, got = ([a for arrays in runs for a in arrays] for runs in (want, got))
+        noise = sum(float(((a - b) ** 2).sum()) for a, b in zip(want, got, strict=True))
+        signal = sum(float((a**2).sum()) for a in want)
+        return result, 10 * np.log10(signal / max(noise, 1e-30))
+
+    return do

@@ -101,6 +101,42 @@ def test_an_impossible_option_is_refused_before_anything_is_read(files, option, 
     assert value in text
 
 
+def test_the_model_itself_is_never_overwritten(files):
+    path, calib, _ = files
+    before = path.read_bytes()
+    assert "is the model that is read" in refusal(path, path, calib)
+    assert path.read_bytes() == before
+
+
+def test_an_output_that_cannot_be_written_is_told_before_calibration(files, tmp_path):
+    path, _, _ = files
+    assert "is a directory" in refusal(path, tmp_path, "no such data")
+    assert "is no directory" in refusal(path, path / "below" / "a.onnx", "no such data")
+
+
+def test_excluding_a_node_that_folds_says_that_it_has_no_effect(files):
+    path, calib, out = files
+    report = quantize_file(
+        path, out, calib, QuantizeOptions(nodes_to_exclude=("batchnormalization1", "conv3"))
+    )
+    assert [c.state for c in report.coverage if c.node == "conv3"] == ["float"]
+    assert any("batchnormalization1 has no effect" in line for line in report.notices)
+
+
+def test_operators_to_quantize_are_those_of_the_file(build, tmp_path):
+    path, out = tmp_path / "net.onnx", tmp_path / "q.onnx"
+    text = "(float[N,4] x) => (float[N,2] y) { h = MatMul(x, w) r = Relu(h) y = Gemm(r, v) }"
+    model = build(text, w=np.ones((4, 3), np.float32), v=np.ones((3, 2), np.float32))
+    onnx.save(to_proto(model), path)
+    options = QuantizeOptions(op_types_to_quantize=("MatMul",))
+    report = quantize_file(path, out, "random", options)
+    assert {c.op_type: c.state for c in report.coverage} == {
+        "MatMul": "quantized",
+        "Relu": "float",
+        "Gemm": "float",
+    }
+
+
 def test_a_collapsed_range_is_told(files, tmp_path):
     path, _, out = files
     np.save(tmp_path / "zero.npy", np.zeros_like(DATA))

@@ -6,10 +6,11 @@ exception: an elementwise step may write its output exactly over an input that i
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from midge.convert.memory_order import best_order
 from midge.convert.plan import ALIGNMENT, Add, FlipSign, Plan, Table
 
 IN_PLACE = (Add, FlipSign, Table)  # element i of the output depends on element i of the inputs only
@@ -38,8 +39,15 @@ class Block:
 
 
 def place(plan: Plan) -> None:
-    """Fill the Plan's offsets, arena_bytes and arena_bound."""
+    """Fill the Plan's offsets, arena_bytes and arena_bound.
+
+    The steps change places where another order needs fewer bytes at once.
+    """
     blocks = merged(plan, lifetimes(plan))
+    reordered = replace(plan, ops=best_order(plan, IN_PLACE))
+    others = merged(reordered, lifetimes(reordered))
+    if bound(others) < bound(blocks):
+        plan.ops, blocks = reordered.ops, others
     plan.arena_bound = bound(blocks)
     offsets = _best(blocks, plan.arena_bound)
     plan.offsets = [0] * len(plan.buffer_bytes)

@@ -69,11 +69,12 @@ class Lowering:
     program: Program
     codes: dict[ir.Value, Stored]
     _natural: dict[ir.Value, Stored | None]
+    _quantized: dict[tuple[ir.Value, QuantParams], Stored]
 
     def __init__(self, model: ir.Model, notices: list[str]) -> None:
         """Begin with an empty program."""
         self.model, self.notices = model, notices
-        self.program, self.codes, self._natural = Program(), {}, {}
+        self.program, self.codes, self._natural, self._quantized = Program(), {}, {}, {}
 
     def run(self, name: str) -> Plan:
         """Lower every node, in order."""
@@ -158,7 +159,9 @@ class Lowering:
         assert source is not None
         params = activation_params(node)
         target = Target(g.name_of(node.outputs[0]), params, params.qmin, params.qmax)
-        stored = self.quantize(source, target)
+        # Exporters give each reader a Q of its own; the layer is still computed once.
+        stored = self._quantized.get((source, params)) or self.quantize(source, target)
+        self._quantized[source, params] = stored
         self.codes[node.outputs[0]] = self.program.claim(stored, target.name, params)
 
     def _move_codes(self, node: ir.Node) -> None:

@@ -238,3 +238,15 @@ def test_empty_or_unknown_sizes_are_refused(build, size):
     else:
         with pytest.raises(InputError, match="needs known sizes above 0"):
             lower(model, name="graph", batch=0)
+
+
+def test_a_layer_with_several_quantizers_is_computed_once(qdq):
+    graph = qdq(2)
+    x = graph.input([2, 8])
+    w, scale = graph.weight((8, 3), 1)
+    y = graph.node("Gemm", [x, w, graph.bias(3, x, scale)])
+    a, b = graph.quantized(y, (0.1, 99)), graph.quantized(y, (0.1, 99))
+    plan = lowered(graph, graph.quantized(graph.node("Add", [a, b]), (0.3, 77)))
+    assert steps(plan) == ["Quantize", "FullyConnected", "Add", "Dequantize"]
+    names = Executor(plan).tensors([np.zeros((1, 2, 8), np.float32)])
+    assert len(names) == 4

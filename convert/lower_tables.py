@@ -94,7 +94,9 @@ def _hard_sigmoid(alpha: float, beta: float) -> Function:
 
 
 def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    with np.errstate(over="ignore"):  # exp(-x) = inf gives 0, as it should
+        y: Array = 1 / (1 + np.exp(-x))
+    return y
 
 
 def _erf(x: Array) -> Array:

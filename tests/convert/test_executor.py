@@ -304,3 +304,12 @@ def test_an_input_that_does_not_fit_is_named(small):
         Executor(small).run([np.zeros((1, 3, 6, 6))] * 2)
     with pytest.raises(InputError, match="no samples"):
         Executor(small).run_batch([np.zeros((0, 1, 3, 6, 6), np.float32)])
+
+
+@pytest.mark.parametrize("op", UNARY)
+def test_tables_of_huge_values_saturate_without_a_warning(qdq, op):
+    graph = qdq(1)
+    x = graph.input([1, 2], (50.0, 128))
+    plan = lower(graph.output(graph.quantized(graph.node(op, [x]), (0.01, 128))).model(), name="g")
+    (y,) = Executor(plan).run([np.array([[-6400, 6350]], np.float32)])
+    assert np.all(np.isfinite(y))

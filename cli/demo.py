@@ -1,7 +1,7 @@
 """The whole road as one readable function: from handwriting to C that gives the same bits."""
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,19 @@ from midge.convert.from_trace import trace_to_onnx
 from midge.convert.onnx_out import write_bytes
 from midge.convert.pipeline import QuantizeReport, quantize_file
 from midge.convert.trained import write_float, write_trained
-from midge.core import Tensor, manual_seed, nn, no_grad, optim
-from midge.core.data import DataLoader, TensorDataset
-from midge.core.nn import functional as F
+from midge.core import Tensor, manual_seed, nn
 from midge.core.trace import trace
 from midge.models.datasets import Split
 from midge.models.digits import DigitsNet, load_digits
+from midge.models.training import FitConfig, fit, predict
 from midge.quant.qat import QATModel, prepare_qat
 
 Array = npt.NDArray[Any]
 
 NAME = "digits"
-BATCH = 32
-WEIGHT_DECAY = 0.05
 CALIBRATION_SAMPLES = 256
+TRAIN = FitConfig(epochs=20, batch_size=32, lr=1e-2, optimizer="adamw", weight_decay=0.05)
+QAT = replace(TRAIN, epochs=6, lr=1e-3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +36,20 @@ class Settings:
     """How long to train, and what the result must reach.
 
     Args:
-        epochs: of float training.
-        lr: learning rate at the start; it falls to 0 along a cosine.
-        qat_epochs: of quantization-aware tuning.
-        qat_lr: learning rate of tuning at the start.
+        train: float training.
+        qat: quantization-aware tuning.
         float_floor: least accuracy of the float network, 0..1.
         max_drop: most that int8 may lose, 0..1.
     """
 
-    epochs: int = 20
-    lr: float = 1e-2
-    qat_epochs: int = 6
-    qat_lr: float = 1e-3
+    train: FitConfig = TRAIN
+    qat: FitConfig = QAT
     float_floor: float = 0.97
     max_drop: float = 0.005
 
 
 FULL = Settings()
-QUICK = Settings(epochs=4, qat_epochs=1, float_floor=0.85, max_drop=0.05)
+QUICK = Settings(replace(TRAIN, epochs=4), replace(QAT, epochs=1), 0.85, 0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +110,7 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
 
     manual_seed(seed)
     model = DigitsNet()
-    train(model, digits, settings.epochs, settings.lr, console, "Training in float")
+    train(model, digits, replace(settings.train, seed=seed), console, "Training in float")
     float_logits = predict(model, digits.x_test)
     write_float(model, Tensor(digits.x_test), directory / "model.onnx", NAME)
 
@@ -128,7 +123,7 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
         static_c = compile_file(static.output, directory / "static" / "c", NAME, seed=seed)
 
     qat = prepare_qat(model, Tensor(digits.x_train[:1]))
-    train(qat, digits, settings.qat_epochs, settings.qat_lr, console, "Tuning in integers")
+    train(qat, digits, replace(settings.qat, seed=seed), console, "Tuning in integers")
     qat.finalize()
     qat_logits = predict(qat, digits.x_test)
     tuned = write_trained(qat, directory / "model.int8.onnx", NAME, seed=seed)
@@ -150,31 +145,16 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
     )
 
 
-def train(
-    model: nn.Module, digits: Split, epochs: int, lr: float, console: Console, what: str
-) -> None:
-    """Train a module in place with AdamW and a cosine schedule; leave it in eval()."""
-    samples = TensorDataset(Tensor(digits.x_train), Tensor(digits.y_train))
-    loader = DataLoader(samples, batch_size=BATCH, shuffle=True, drop_last=True)
-    optimizer = optim.AdamW(model.parameters(), lr=lr, weight_decay=WEIGHT_DECAY)
-    schedule = optim.CosineAnnealingLR(optimizer, epochs)
-    with console.working(f"{what}, {epochs} epochs", epochs) as progress:
-        model.train()
-        for epoch in range(epochs):
-            for images, labels in loader:
-                loss = F.cross_entropy(model(images), labels)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            schedule.step()
-            progress(epoch + 1)
-    model.eval()
-
-
-def predict(model: nn.Module, images: Array) -> Array:
-    """Return the logits of images [n, 1, 8, 8] as float32 [n, 10]."""
-    with no_grad():
-        return np.asarray(model(Tensor(images)).numpy())
+def train(model: nn.Module, digits: Split, config: FitConfig, console: Console, what: str) -> None:
+    """Train a module in place on all training images, with progress over the epochs."""
+    with console.working(f"{what}, {config.epochs} epochs", config.epochs) as progress:
+        fit(
+            model,
+            (digits.x_train, digits.y_train),
+            None,
+            config,
+            progress=lambda epoch: progress(epoch.index),
+        )
 
 
 def write_data(digits: Split, directory: Path) -> None:

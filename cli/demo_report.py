@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 
 from midge.cli import machine
-from midge.cli.demo import NAME, Road, Settings, predict
+from midge.cli.demo import NAME, Road, Settings
 from midge.cli.layers import layer_rows
 from midge.cli.measure import compare, latency, python_timer
 from midge.cli.report import Node, Report, Variant
@@ -13,6 +13,7 @@ from midge.convert.compile import read_plan
 from midge.convert.executor import Executor
 from midge.convert.onnx_in import read_model
 from midge.core.errors import CheckError
+from midge.models.training import predict
 
 FLOAT, QAT, STATIC = "float32", "QAT int8", "static int8"
 CORE = "midge core"

@@ -6,6 +6,7 @@ was stopped and resumed ends with the same bits as one that was not.
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ class Epoch:
     Args:
         index: from 1.
         loss: mean training loss.
-        score: accuracy (0..1) on the validation samples, or minus the loss for "mse".
+        score: accuracy (0..1) on the validation samples, or minus the loss.
         best: whether it is the best so far.
     """
 
@@ -153,18 +154,18 @@ def accuracy(logits: Array, y: Array) -> float:
 def fit(
     model: nn.Module,
     train: tuple[Array, Array],
-    validation: tuple[Array, Array],
+    validation: tuple[Array, Array] | None,
     config: FitConfig,
     *,
     checkpoint: Path | None = None,
     progress: Progress | None = None,
 ) -> History:
-    """Train a model in place and leave it in eval() with its best state loaded.
+    """Train a model in place and leave it in eval() with its best (or last) state loaded.
 
     Args:
         model: any module; a QATModel trains the same way.
         train: float32 inputs [n, ...] and int64 labels [n].
-        validation: the samples that choose the best epoch.
+        validation: the samples that choose the best epoch; None keeps the last one.
         config: how to train.
         checkpoint: file written after every epoch, and resumed from where it exists.
         progress: called after every epoch.
@@ -181,8 +182,8 @@ def fit(
         manual_seed(config.seed * 1_000_003 + index)
         loss = _epoch(model, train, optimizer, config, index)
         schedule.step()
-        score = _score(model, validation, config)
-        best = not history.epochs or score > max(e.score for e in history.epochs)
+        score = -loss if validation is None else _score(model, validation, config)
+        best = validation is None or score > max((e.score for e in history.epochs), default=-inf)
         history.epochs.append(Epoch(index, loss, score, best))
         if best:
             history.best_state = {k: v.detach().clone() for k, v in model.state_dict().items()}

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime as rt
 
-from midge.convert.build import model_sources
+from midge.convert.build import link_flags, model_sources
 from midge.core.errors import ToolError
 from midge.core.native import Compiler, compile_program
 
@@ -123,7 +123,10 @@ def c_timer(
         data.write_bytes(sample)
         sources = [*model_sources(directory, name), main]
         program = compile_program(
-            sources, flags=flags, include=[Path(directory)], compiler=compiler
+            sources,
+            flags=[*flags, *link_flags(sources)],
+            include=[Path(directory)],
+            compiler=compiler,
         )
         process = subprocess.Popen(
             [str(program), str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

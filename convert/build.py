@@ -8,6 +8,7 @@ from pathlib import Path
 from midge.core.errors import InputError, ToolError
 from midge.core.native import Compiler, compile_program
 
+MATH_HEADER = "#include <math.h>"
 REQUANT_FORMS = ("float", "int")
 
 
@@ -72,7 +73,8 @@ def host_program(
     define = [f"-DMIDGE_REQUANT_{requant.upper()}"] if requant else []
     sources = [*model_sources(directory, name), Path(directory) / "host" / f"{name}_main.c"]
     include = [Path(directory)]
-    path = compile_program(sources, flags=[*flags, *define], include=include, compiler=compiler)
+    flags = [*flags, *define, *link_flags(sources)]
+    path = compile_program(sources, flags=flags, include=include, compiler=compiler)
     return HostProgram(path, trace)
 
 
@@ -98,3 +100,9 @@ def model_name(directory: Path) -> str:
     if len(names) != 1:
         raise InputError(f"{directory} is no folder that `midge compile` wrote.")
     return names[0]
+
+
+def link_flags(sources: Sequence[Path]) -> list[str]:
+    """Return what linking these sources needs: -lm where one uses the mathematical library."""
+    uses = any(MATH_HEADER in source.read_text(encoding="utf-8") for source in sources)
+    return ["-lm"] if uses else []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.build import model_sources
+from midge.convert.build import link_flags, model_sources
 from midge.convert.emit import check_name, emit
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
@@ -173,7 +173,9 @@ def self_test(directory: Path, name: str, *, compiler: Compiler | None = None) -
         ToolError: the compiler failed.
     """
     sources = [*model_sources(directory, name), directory / "host" / f"{name}_test.c"]
-    program = compile_program(sources, include=[directory], compiler=compiler)
+    program = compile_program(
+        sources, flags=["-O2", *link_flags(sources)], include=[directory], compiler=compiler
+    )
     done = subprocess.run(
         [str(program)],
         capture_output=True,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from midge.convert import emit_c, emit_host
+from midge.convert.build import MATH_HEADER
 from midge.convert.emit_records import records
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan
@@ -20,6 +21,7 @@ from midge.core.errors import InputError, UnsupportedError
 Array = npt.NDArray[Any]
 
 ARENA_LIMIT = 2**31  # kernels count pixels in int32
+# of every folder; float models need more
 HEADERS = ("midge.h", "midge_kernel.h", "midge_model.h", "midge_requantize.h")
 _KEYWORDS = frozenset(
     re.findall(
@@ -88,16 +90,17 @@ def emit(
     runtime = [f"{stem}.c" for stem in sorted({"midge_session", *kernels})]
     sources = [f"{name}.c", *runtime]
     with_test = golden is not None
+    directory = Path(directory)
+    with_math = any(MATH_HEADER in text for text in _runtime_texts(runtime).values())
     texts = {
         f"{name}.h": emit_c.header(plan, name),
         f"{name}.c": emit_c.source(plan, name, steps, data),
-        "Makefile": emit_host.makefile(name, sources, with_test),
-        "CMakeLists.txt": emit_host.cmake_lists(name, sources, with_test),
+        "Makefile": emit_host.makefile(name, sources, with_test, with_math),
+        "CMakeLists.txt": emit_host.cmake_lists(name, sources, with_test, with_math),
         f"host/{name}_main.c": emit_host.main_program(plan, name, steps),
     }
     if golden is not None:
         texts[f"host/{name}_test.c"] = emit_host.test_program(plan, name, golden)
-    directory = Path(directory)
     texts |= _runtime_texts([*runtime, *_present_runtime(directory)])
     _write_all(directory, texts)
     return EmitReport(
@@ -124,10 +127,16 @@ def check_name(name: str) -> None:
 
 
 def _runtime_texts(sources: Iterable[str]) -> dict[str, str]:
-    """Return the runtime's headers and these sources by file name."""
-    folder = emit_c.runtime_folder()
-    paths = [folder / "include" / h for h in HEADERS] + [folder / "src" / s for s in sources]
-    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+    """Return these sources of the runtime and the headers that they need, by file name."""
+    folder, texts = emit_c.runtime_folder(), {}
+    waiting = [*HEADERS, *sources]
+    while waiting:
+        name = waiting.pop()
+        if name not in texts:
+            path = folder / ("include" if name.endswith(".h") else "src") / name
+            texts[name] = path.read_text(encoding="utf-8")
+            waiting += re.findall(r'#include "(midge\w*\.h)"', texts[name])
+    return texts
 
 
 def _present_runtime(directory: Path) -> list[str]:

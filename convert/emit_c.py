@@ -93,7 +93,7 @@ def source(plan: Plan, name: str, steps: Sequence[Sequence[Record]], data: Const
     return f"""/* {name}.c - {_origin(plan)} */
 #include "{name}.h"
 
-#include "midge_model.h"
+#include "{_model_header(kernels)}"
 
 static const MIDGE_ALIGN(16) uint32_t {name}_data[] = {{
 {newline.join(blocks) or "    0,"}
@@ -123,6 +123,13 @@ const midge_model {name}_model = {{
     {name}_tensors,
 }};
 """
+
+
+def _model_header(kernels: Sequence[str]) -> str:
+    """Return the runtime's header that declares these kernels; the wider one includes the other."""
+    text = (runtime_folder() / "include" / "midge_model.h").read_text(encoding="utf-8")
+    known = all(f"void {kernel}(" in text for kernel in kernels)
+    return "midge_model.h" if known else "midge_model_f32.h"
 
 
 def runtime_abi() -> str:

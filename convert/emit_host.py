@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from midge.convert.emit_c import comment_text, hex_words, io_tensors
 from midge.convert.emit_step import Record
+from midge.convert.golden import allowances, helpers
 from midge.convert.plan import Plan
 from midge.core.errors import InputError
 
@@ -102,7 +103,7 @@ int main(int argc, char **argv) {
 )
 
 _TEST = Template(
-    """/* ${name}_test.c - golden test of "${name}": the same output bits on every target.
+    """/* ${name}_test.c - golden test of "${name}": ${what} on every target.
  *
  * Prints one line with puts() and exits with status 0 where every sample holds. Needs nothing else
  * of the C library, so that it runs on bare metal.
@@ -117,7 +118,7 @@ _TEST = Template(
 ${arrays}
 static ${name}_network net;
 
-/* Runs sample s. Returns whether every output has the expected bits. */
+/* Runs sample s. Returns whether every output is the expected one. */
 static int sample_holds(size_t s) {
 ${load}
     if (midge_run(&net.session) != MIDGE_OK)
@@ -192,6 +193,7 @@ def check_golden(plan: Plan, golden: tuple[list[Array], list[Array]]) -> int:
 def test_program(plan: Plan, name: str, golden: tuple[list[Array], list[Array]]) -> str:
     """Return the text of NAME_test.c."""
     samples = check_golden(plan, golden)
+    allowed = allowances(plan, golden[1])
     arrays, load, check = [], [], []
     for (kind, index, _), array in zip(io_tensors(plan), [*golden[0], *golden[1]], strict=True):
         words = _sample_words(array)
@@ -206,14 +208,14 @@ def test_program(plan: Plan, name: str, golden: tuple[list[Array], list[Array]])
                 f"    memcpy(midge_input(&net.session, {index}), input_{index}[s], {size});"
             )
         else:
-            check.append(
-                f"    if (memcmp(midge_output(&net.session, {index}), output_{index}[s], {size}))\n"
-                "        return 0;"
-            )
+            got = f"midge_output(&net.session, {index})"
+            refused = allowed[index].condition(got, f"output_{index}[s]", size)
+            check.append(f"    if ({refused})\n        return 0;")
     return _TEST.substitute(
         name=name,
         samples=samples,
-        arrays="\n".join(arrays),
+        what="the same output bits" if not any(a.limit for a in allowed) else "its outputs",
+        arrays="\n".join(arrays) + helpers(allowed),
         load="\n".join(load),
         check="\n".join(check),
     )
@@ -227,13 +229,15 @@ def _sample_words(array: Array) -> Array:
     return np.ascontiguousarray(padded).view("<u4")
 
 
-def makefile(name: str, sources: Sequence[str], with_test: bool) -> str:
-    """Return the text of DIR/Makefile."""
+def makefile(name: str, sources: Sequence[str], with_test: bool, with_math: bool = False) -> str:
+    """Return the text of DIR/Makefile; `with_math` links the mathematical library."""
+    library = " -lm" if with_math else ""
+    flags = "link it with -lm" if with_math else "they need no flags"
     listed = " \\\n    ".join(s for s in sources)
     programs = f"host/{name}_main" + (f" host/{name}_test" if with_test else "")
     test = f"test: host/{name}_test\n\t./host/{name}_test\n\n" if with_test else ""
     return f"""# Builds the network "{name}" for this machine: `make`, then `make test`.
-# On a microcontroller add the .c files of this folder to your project; they need no flags.
+# On a microcontroller add the .c files of this folder to your project; {flags}.
 CFLAGS ?= -O3
 OBJECTS = $(SOURCES:.c=.o)
 SOURCES = \\
@@ -242,7 +246,7 @@ SOURCES = \\
 all: {programs}
 
 {test}host/{name}_%: host/{name}_%.c $(OBJECTS)
-\t$(CC) $(CFLAGS) -I. -o $@ $< $(OBJECTS)
+\t$(CC) $(CFLAGS) -I. -o $@ $< $(OBJECTS){library}
 
 $(OBJECTS): $(wildcard *.h)
 
@@ -253,8 +257,11 @@ clean:
 """
 
 
-def cmake_lists(name: str, sources: Sequence[str], with_test: bool) -> str:
-    """Return the text of DIR/CMakeLists.txt."""
+def cmake_lists(name: str, sources: Sequence[str], with_test: bool, with_math: bool = False) -> str:
+    """Return the text of DIR/CMakeLists.txt; `with_math` links the mathematical library."""
+    library = (
+        f"\nif(NOT MSVC)\n    target_link_libraries({name} PUBLIC m)\nendif()" if with_math else ""
+    )
     listed = "\n    ".join(sources)
     test = (
         f"""
@@ -275,7 +282,7 @@ endif()
 
 add_library({name} STATIC
     {listed})
-target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})
+target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}}){library}
 
 if(CMAKE_SOURCE_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR AND NOT CMAKE_CROSSCOMPILING)
     add_executable({name}_main host/{name}_main.c)

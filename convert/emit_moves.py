@@ -39,19 +39,26 @@ def pad_records(step: Step) -> list[Record]:
     item = ITEM_BYTES[step.y.dtype]
     if item != 1:
         raise step.fail(f"{step.y.dtype} elements cannot be padded")
+    words = {**pad_words(step, p.before), "MIDGE_PAD_VALUE": p.value & 0xFF}
+    return [record(step, "midge_pad", words)]
+
+
+def pad_words(step: Step, before: Sequence[int]) -> Words:
+    """Return where the elements of a padded tensor go."""
+    item = ITEM_BYTES[step.y.dtype]
     pitch = strides(step.y.shape, item)
     axes = merge_axes(step.x[0].shape, pitch)
     if not axes or axes[-1][1] != item:
         axes.append((1, item))
     axes = _fill_axes(step, axes, PAD_AXES)
+    axes[-1] = (axes[-1][0] * item, 1)  # a run is counted in bytes
     words: Words = {
-        "MIDGE_PAD_VALUE": p.value & 0xFF,
         "MIDGE_PAD_BYTES": step.y.bytes,
-        "MIDGE_PAD_START": sum(b * s for b, s in zip(p.before, pitch, strict=True)),
+        "MIDGE_PAD_START": sum(b * s for b, s in zip(before, pitch, strict=True)),
     }
     words |= {f"MIDGE_PAD_SHAPE + {i}": size for i, (size, _) in enumerate(axes)}
     words |= {f"MIDGE_PAD_PITCH + {i}": stride for i, (_, stride) in enumerate(axes[:-1])}
-    return [record(step, "midge_pad", words)]
+    return words
 
 
 def _fill_axes(step: Step, axes: list[tuple[int, int]], count: int) -> list[tuple[int, int]]:

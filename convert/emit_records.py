@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from midge.convert import pack
 from midge.convert.emit_add import code_offset, find_form
+from midge.convert.emit_float import FLOAT_RECORDS
 from midge.convert.emit_moves import concat_records, pad_records, slice_records, transpose_records
 from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
 from midge.convert.pack import ConstData
@@ -54,9 +55,10 @@ def records(plan: Plan, data: ConstData) -> list[list[Record]]:
         y = plan.tensors[op.output]
         at = [plan.offsets[t.buffer] for t in (*x, y)]
         step = Step(op, x, y, tuple(at[:-1]), at[-1], data)
-        if type(op.params) not in RECORDS:
+        make = RECORDS.get(type(op.params)) or FLOAT_RECORDS.get(type(op.params))
+        if make is None:
             raise step.fail("the C runtime has no kernel for it")
-        result.append(RECORDS[type(op.params)](step))
+        result.append(make(step))
     return result
 
 

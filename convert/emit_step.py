@@ -62,8 +62,10 @@ class Step:
 
 
 def record(step: Step, kernel: str, words: Words) -> Record:
-    """Return a record with the offsets that nearly all kernels share."""
-    common: Words = {"MIDGE_OP_X": step.x_at[0], "MIDGE_OP_Y": step.y_at}
+    """Return a record with the offsets that all kernels share."""
+    common: Words = {"MIDGE_OP_Y": step.y_at}
+    if step.x_at:
+        common["MIDGE_OP_X"] = step.x_at[0]
     return Record(kernel, {k: str(v) for k, v in {**common, **words}.items()})
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midge.convert.executor_float import FLOAT_KERNELS
 from midge.convert.executor_ops import KERNELS, Operands
 from midge.convert.plan import Conv2d, Plan, PlanOp, PlanTensor
+from midge.convert.plan_float import Conv2dDynamic, Conv2dF32
 from midge.core.errors import InputError
 
 Array = npt.NDArray[Any]
@@ -152,8 +154,11 @@ class Executor:
             memory: buffer -> array; grown by every step, shrunk when a buffer was read last.
             keep: never shrink it.
         """
+        samples = max((len(x) for x in memory.values()), default=1)
         for index, op in enumerate(self.plan.ops):
             y = compute(self.plan, op, [memory_of(self.plan, t, memory) for t in op.inputs])
+            if not op.inputs:  # a constant, the same for every sample
+                y = np.repeat(y, samples, axis=0)
             memory[self.plan.tensors[op.output].buffer] = y
             yield y
             for tensor in () if keep else op.inputs:
@@ -174,7 +179,8 @@ def compute(plan: Plan, op: PlanOp, inputs: Sequence[Array]) -> Array:
         [samples, *shape as stored].
     """
     operands = Operands(inputs, [plan.tensors[t] for t in op.inputs], plan.tensors[op.output])
-    return KERNELS[type(op.params)](op.params, operands)
+    kernel = KERNELS.get(type(op.params)) or FLOAT_KERNELS[type(op.params)]
+    return kernel(op.params, operands)
 
 
 def memory_of(plan: Plan, tensor: int, memory: dict[int, Array]) -> Array:
@@ -220,8 +226,8 @@ def _file_shape(tensor: PlanTensor) -> tuple[int, ...]:
 def _workspace(plan: Plan, op: PlanOp) -> int:
     """Return about how many bytes of temporaries one sample of a step takes."""
     y = plan.tensors[op.output]
-    elements = max(y.bytes, *(plan.tensors[t].bytes for t in op.inputs))
-    if isinstance(op.params, Conv2d):
+    elements = max(y.bytes, *(plan.tensors[t].bytes for t in op.inputs), 1)
+    if isinstance(op.params, (Conv2d, Conv2dDynamic, Conv2dF32)):
         columns = int(np.prod(op.params.weight.shape[1:])) * op.params.groups
         depthwise = op.params.weight.shape[-1] == 1
         pixels = int(np.prod(y.shape[:3]))

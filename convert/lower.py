@@ -1,4 +1,4 @@
-"""From a quantized ONNX file (QuantizeLinear/DequantizeLinear) to a Plan.
+"""From an ONNX graph to a Plan: quantized (QuantizeLinear/DequantizeLinear), float, or both.
 
 Every QuantizeLinear asks for the codes of a real value. Those are found by looking back from it:
 
@@ -6,9 +6,8 @@ Every QuantizeLinear asks for the codes of a real value. Those are found by look
 2. Relu and Clip: saturation limits of what stands before them;
 3. an operator that only moves elements: its operands are quantized first, then the codes move;
 4. a function of one such value: a table of 256 codes;
-5. a layer of dequantized operands: one integer step (COMPUTE).
-
-Anything else is refused by name. Nothing is left in float but the model's own inputs and outputs.
+5. a layer of dequantized operands: one integer step (COMPUTE);
+6. anything else is a real value (lower_real.py), which a Quantize step turns into codes.
 """
 
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
+from midge.convert.canonical import canonicalize
 from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES, move
@@ -31,6 +31,8 @@ from midge.convert.lower_params import (
 )
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_program import Program, Stored
+from midge.convert.lower_real import Reals
+from midge.convert.lower_seams import in_codes
 from midge.convert.lower_tables import table_of, unary
 from midge.convert.lower_target import Target, limits_of
 from midge.convert.plan import Dequantize, FlipSign, Plan, Quantize, Table
@@ -43,10 +45,10 @@ COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {**LAYERS,
 
 
 def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:
-    """Lower a quantized model; the model itself is not changed.
+    """Lower a model; the model itself is not changed.
 
     Args:
-        model: of a QDQ file, as read.
+        model: as read: quantized (QDQ or dynamic), float, or partly both.
         name: of the Plan.
         batch: what an unknown leading dimension is bound to.
 
@@ -54,9 +56,11 @@ def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:
         The Plan, not placed in an arena yet.
 
     Raises:
-        UnsupportedError: a node has no integer form, named.
+        UnsupportedError: a node has no form that midge computes, named.
     """
     bound, notices = bind_batch(model, batch)
+    if not any(is_quantize(node) or is_dequantize(node) for node in bound.graph):
+        canonicalize(bound)
     return Lowering(bound, notices).run(name)
 
 
@@ -68,6 +72,7 @@ class Lowering:
     notices: list[str]
     program: Program
     codes: dict[ir.Value, Stored]
+    reals: Reals
     _natural: dict[ir.Value, Stored | None]
     _quantized: dict[tuple[ir.Value, QuantParams], Stored]
 
@@ -75,6 +80,7 @@ class Lowering:
         """Begin with an empty program."""
         self.model, self.notices = model, notices
         self.program, self.codes, self._natural, self._quantized = Program(), {}, {}, {}
+        self.reals = Reals(self)
 
     def run(self, name: str) -> Plan:
         """Lower every node, in order."""
@@ -83,9 +89,10 @@ class Lowering:
         for node in graph:
             if is_quantize(node) and dequantizes_constant_of(node) is None:
                 self._quantize_node(node)
-            elif node.outputs and node.outputs[0].dtype in CODE_TYPES and not is_quantize(node):
+            elif makes_codes(node):
                 self._move_codes(node)
         outputs = [self._output(value).tensor for value in graph.outputs]
+        self.notices += self.reals.notices()
         return self.program.plan(name, inputs, outputs, self.notices)
 
     def shape(self, value: ir.Value) -> tuple[int, ...]:
@@ -142,7 +149,7 @@ class Lowering:
         if value.dtype == ir.DataType.FLOAT:
             stored = self.natural(value)
             if stored is None:
-                raise self._no_codes(value)
+                return self.reals.output(value)
             stored = self.program.reorder(stored, lay.identity(shape), "in_order")
             real = self.program.new(name, shape, lay.identity(shape), None)
             inputs = [stored.tensor]
@@ -214,12 +221,9 @@ class Lowering:
         if node is None:
             if value not in self.codes:
                 raise InputError(f"tensor {value.name!r} is a constant that nothing computes with.")
-            source = self.codes[value]
-            codes = self.program.new(target.name, source.shape, source.layout, target.params)
-            quantize = Quantize(target.params.as_dtype("int8"))
-            return self.limit(
-                self.program.op(target.name, quantize, [source.tensor], codes), target
-            )
+            return self._quantize_real(value, target)
+        if not in_codes(self, value):
+            return self._quantize_real(value, target)
         bounds = limits_of(node)
         if bounds is not None and node.inputs[0] is not None:
             return self.quantize(node.inputs[0], target.clipped(bounds))
@@ -229,14 +233,14 @@ class Lowering:
         function = unary(self, value)
         if function is not None:
             return self.map(function[0], function[1], target)
-        if not g.is_op(node, *COMPUTE):
-            raise fail(
-                node,
-                "it has no integer form",
-                "leave it out of quantization and keep it outside of the compiled part, or "
-                "rewrite it with supported operators",
-            )
         return self.limit_after(COMPUTE[node.op_type](self, node, target), node, target)
+
+    def _quantize_real(self, value: ir.Value, target: Target) -> Stored:
+        """Quantize a value that is computed in float, or an input."""
+        source = self.reals.of(value)
+        codes = self.program.new(target.name, source.shape, source.layout, target.params)
+        step = Quantize(target.params.as_dtype("int8"))
+        return self.limit(self.program.op(target.name, step, [source.tensor], codes), target)
 
     def operand(self, node: ir.Node, index: int) -> Stored:
         """Return the codes of a layer's operand.
@@ -278,15 +282,12 @@ class Lowering:
         """Saturate after a step that has no limits of its own (an Add)."""
         return self.limit(stored, target) if node.op_type in ("Add", "Softmax") else stored
 
-    def _no_codes(self, value: ir.Value) -> InputError:
-        node = value.producer()
-        if node is None:
-            return InputError(f"output {value.name!r} is an input or a constant.")
-        return fail(
-            node,
-            f"the output {value.name!r} is computed in float",
-            "quantize it, or end the compiled part before it",
-        )
+
+def makes_codes(node: ir.Node) -> bool:
+    """Tell whether a node computes codes of codes; dynamic layers are found as a whole."""
+    if is_quantize(node) or g.is_op(node, "DynamicQuantizeLinear") or not node.outputs:
+        return False
+    return node.outputs[0].dtype in CODE_TYPES
 
 
 def operands(node: ir.Node) -> list[ir.Value]:

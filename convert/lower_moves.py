@@ -16,7 +16,7 @@ from midge.convert import layout as lay
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_pools import max_pool
 from midge.convert.lower_program import Stored
-from midge.convert.lower_target import Target
+from midge.convert.lower_target import Destination, Target
 from midge.convert.plan import Concat, Pad, Slice
 
 if TYPE_CHECKING:
@@ -41,19 +41,19 @@ def move(
 
 
 def _same(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     return sources[0]
 
 
 def _reshape(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     return replace(sources[0], shape=low.shape(node.outputs[index]))
 
 
 def _transpose(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     x = sources[0]
     perm = g.attribute(node, "perm") or tuple(reversed(range(len(x.shape))))
@@ -104,7 +104,7 @@ def _axis_order(x: Stored) -> tuple[int, ...] | None:
 
 
 def _concat(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     xs, order = by_axes(low, sources)
     axis = g.attribute(node, "axis") % len(xs[0].shape)
@@ -117,28 +117,40 @@ def _concat(
 def _pad(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
 ) -> Stored:
+    before, after = pad_widths(node, sources[0])
+    value = _pad_value(g.operand(node, 2), target)
+    if value is None:
+        raise fail(node, "its value is computed", "make it a constant")
+    if not any(before) and not any(after):
+        return sources[0]
+    (x,), order = by_axes(low, sources[:1])
+    code = target.real_code(value)
+    params = Pad(tuple(before[a] for a in order), tuple(after[a] for a in order), code)
+    shape = low.shape(node.outputs[0])
+    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
+    inputs = [low.program.view(x, [x.shape[a] for a in order])]
+    return low.program.op(g.label(node), params, inputs, y)
+
+
+def pad_widths(node: ir.Node, x: Stored) -> tuple[list[int], list[int]]:
+    """Return how much a Pad adds before and after each file axis.
+
+    Raises:
+        UnsupportedError: it repeats elements, crops, or its widths are computed.
+    """
     if g.attribute(node, "mode", "constant") != "constant":
         raise fail(node, f"its mode is {g.attribute(node, 'mode')}", "use constant padding")
-    (x,), order = by_axes(low, sources[:1])
     rank = len(x.shape)
     pads, axes = g.constant(g.operand(node, 1)), g.constant(g.operand(node, 3))
-    value = _pad_value(g.operand(node, 2), target)
-    if pads is None or value is None:
-        raise fail(node, "its pads or value are computed", "make them constants")
+    if pads is None:
+        raise fail(node, "its pads are computed", "make them constants")
     if np.any(pads < 0):
         raise fail(node, "its pads are negative", "crop with Slice")
     where = range(rank) if axes is None else [int(a) % rank for a in axes]
     before, after = [0] * rank, [0] * rank
     for i, a in enumerate(where):
         before[a], after[a] = int(pads[i]), int(pads[i + len(pads) // 2])
-    if not any(before) and not any(after):
-        return x
-    code = target.real_code(value)
-    shape = low.shape(node.outputs[0])
-    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
-    params = Pad(tuple(before[a] for a in order), tuple(after[a] for a in order), code)
-    inputs = [low.program.view(x, [x.shape[a] for a in order])]
-    return low.program.op(g.label(node), params, inputs, y)
+    return before, after
 
 
 def _pad_value(operand: ir.Value | None, target: Target) -> float | None:
@@ -150,7 +162,7 @@ def _pad_value(operand: ir.Value | None, target: Target) -> float | None:
 
 
 def _slice(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     x = sources[0]
     rank = len(x.shape)
@@ -172,7 +184,7 @@ def _slice(
 
 
 def _split(
-    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     x = sources[0]
     axis = g.attribute(node, "axis", 0) % len(x.shape)
@@ -189,7 +201,7 @@ def _take(
     start: Sequence[int],
     step: Sequence[int],
     shape: tuple[int, ...],
-    target: Target,
+    target: Destination,
 ) -> Stored:
     """Add a Slice of file axes."""
     if shape == x.shape and all(s == 1 for s in step):
@@ -201,18 +213,22 @@ def _take(
     return low.program.op(g.label(node), params, inputs, y)
 
 
-MOVES: dict[str, Move] = {
+MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float elements
     "Concat": _concat,
     "Dropout": _same,
     "Flatten": _reshape,
-    "GlobalMaxPool": _max_pool,
     "Identity": _same,
-    "MaxPool": _max_pool,
-    "Pad": _pad,
     "Reshape": _reshape,
     "Slice": _slice,
     "Split": _split,
     "Squeeze": _reshape,
     "Transpose": _transpose,
     "Unsqueeze": _reshape,
+}
+
+MOVES: dict[str, Move] = {
+    **MOVES_ANY,
+    "GlobalMaxPool": _max_pool,
+    "MaxPool": _max_pool,
+    "Pad": _pad,
 }

@@ -1,6 +1,6 @@
 """Lowers average pools, means and Softmax; MaxPool, which only moves codes, too."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from midge.convert.layout import Layout, Shape
 from midge.convert.lower_layers import pads_of
 from midge.convert.lower_params import fail
 from midge.convert.lower_program import Stored
-from midge.convert.lower_target import Target
+from midge.convert.lower_target import Destination, Target
 from midge.convert.plan import Pool2d, Softmax
+from midge.convert.plan_float import Pool2dF32
 from midge.quant import arithmetic
 from midge.quant.scheme import SOFTMAX_PARAMS
 
@@ -68,7 +69,7 @@ def max_pool(low: "Lowering", node: ir.Node, x: Stored, target: Target) -> Store
         raise fail(node, "its indices are wanted", "use only the pooled values")
     w = window_of(low, node, x)
     params = Pool2d("max", w.kernel, w.stride, w.pads, x.stored_codes.zero_point)
-    return _pool(low, node, x, params, target)
+    return pool_step(low, node, x, params, target)
 
 
 def average_pool(low: "Lowering", node: ir.Node, target: Target) -> Stored:
@@ -76,7 +77,7 @@ def average_pool(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     x = low.operand(node, 0)
     w = window_of(low, node, x)
     counted = bool(g.attribute(node, "count_include_pad", 0))
-    return _pool(low, node, x, _average(x, target, w, counted), target)
+    return pool_step(low, node, x, _average(x, target, w, counted), target)
 
 
 def _average(x: Stored, target: Target, w: Window, counted: bool) -> Pool2d:
@@ -94,7 +95,9 @@ def _average(x: Stored, target: Target, w: Window, counted: bool) -> Pool2d:
     )
 
 
-def _pool(low: "Lowering", node: ir.Node, x: Stored, params: Pool2d, target: Target) -> Stored:
+def pool_step(
+    low: "Lowering", node: ir.Node, x: Stored, params: Pool2d | Pool2dF32, target: Destination
+) -> Stored:
     """Add the step of an NCHW pool."""
     x = low.program.reorder(x, lay.channels_last(x.shape), "nhwc")
     shape = low.shape(node.outputs[0])
@@ -105,7 +108,8 @@ def _pool(low: "Lowering", node: ir.Node, x: Stored, params: Pool2d, target: Tar
 
 def mean(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     """Lower ReduceMean over any axes: an average pool over [outer, reduced, 1, inner]."""
-    r = reduction_of(low, node, low.operand(node, 0))
+    x = low.operand(node, 0)
+    r = reduction_of(low, x, reduced_axes(node, x))
     outer, count, inner = r.storage
     w = Window((count, 1), (1, 1), (0, 0, 0, 0))
     source = low.program.view(r.x, (outer, count, 1, inner))
@@ -130,12 +134,25 @@ class Reduction:
     layout: Layout
 
 
-def reduction_of(low: "Lowering", node: ir.Node, x: Stored) -> Reduction:
-    """Return what a ReduceMean or its kin does to x, in storage order."""
-    rank = len(x.shape)
+def reduced_axes(node: ir.Node, x: Stored) -> list[int]:
+    """Return the axes of a ReduceMean or its kin, all where it names none.
+
+    Raises:
+        UnsupportedError: they are computed.
+    """
     given = g.constant(g.operand(node, 1))
+    if given is None and g.operand(node, 1) is not None:
+        raise fail(node, "its axes are computed", "make them constants")
     axes = g.attribute(node, "axes") if given is None else tuple(int(a) for a in given)
-    reduced = sorted({a % rank for a in axes} if axes else range(rank))
+    if not axes and g.attribute(node, "noop_with_empty_axes", 0):
+        return []
+    rank = len(x.shape)
+    return sorted({a % rank for a in axes} if axes else range(rank))
+
+
+def reduction_of(low: "Lowering", x: Stored, reduced: Sequence[int]) -> Reduction:
+    """Return what reducing these file axes does to x, in storage order."""
+    rank = len(x.shape)
     kept = [a for a in range(rank) if a not in reduced]
     fine, groups = x.layout.axes(x.shape) or (None, [])
     inside = {k for a in reduced for k in groups[a]} if fine else set()

@@ -1,4 +1,4 @@
-"""What a QuantizeLinear asks for: parameters, saturation limits and the tensor's name."""
+"""What a step writes: the tensor's name, and for codes their parameters and saturation limits."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,20 @@ from midge.quant.scheme import QuantParams
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Destination:
+    """A tensor to be computed.
+
+    Args:
+        name: of the tensor.
+        params: of its codes in the file's dtype, None for float32.
+    """
+
+    name: str
+    params: QuantParams | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target(Destination):
     """Codes to be computed.
 
     Args:
@@ -24,7 +37,6 @@ class Target:
         bare: the constants of a move are codes, not real values.
     """
 
-    name: str
     params: QuantParams
     low: int
     high: int

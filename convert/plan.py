@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midge.convert.plan_float import FloatParams
 from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
@@ -215,6 +216,7 @@ Params = (
     | Quantize
     | Dequantize
     | FlipSign
+    | FloatParams
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.build import model_name, model_sources
+from midge.convert.build import link_flags, model_name, model_sources
 from midge.convert.compile import read_plan
 from midge.convert.emit import emit
 from midge.core.errors import InputError, ToolError
@@ -138,4 +138,5 @@ class Session:
 def _library(directory: Path, name: str) -> Path:
     """Compile a folder to a shared library."""
     sources = model_sources(directory, name)
-    return compile_shared(sources, flags=("-O2", "-ffp-contract=off"), include=[directory])
+    flags = ["-O2", "-ffp-contract=off", *link_flags(sources)]
+    return compile_shared(sources, flags=flags, include=[directory])

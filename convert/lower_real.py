@@ -1,0 +1,201 @@
+"""Lowers real values that no integer step computes: the float part of a float or mixed graph.
+
+A real value is found like this:
+
+1. dequantized codes, moved or not: a Dequantize of those codes;
+2. a float input of the graph: itself; a constant: copied into the arena;
+3. Relu or Clip behind a layer that nothing else reads: limits of that layer;
+4. DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, Mul, Add: one dynamic layer;
+5. any operator of FLOAT: a float32 step.
+
+Anything else is refused by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert import layout as lay
+from midge.convert.lower_dynamic import DynamicLayer, find_dynamic, lower_dynamic
+from midge.convert.lower_float_elementwise import ELEMENTWISE_F32
+from midge.convert.lower_float_layers import LAYERS_F32, Layer, takes_limits
+from midge.convert.lower_float_moves import MOVES_F32
+from midge.convert.lower_float_pools import POOLS_F32
+from midge.convert.lower_float_values import constant_step
+from midge.convert.lower_params import fail, is_quantize, real_constant
+from midge.convert.lower_program import Stored
+from midge.convert.lower_target import limits_of
+from midge.convert.plan import Dequantize
+from midge.convert.plan_float import UNLIMITED, Limits
+from midge.core.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from midge.convert.lower import Lowering
+
+SHOWN = 5  # operators named in a notice
+Step = Callable[["Lowering", ir.Node, int], Stored]
+FLOAT: dict[str, Step] = {**ELEMENTWISE_F32, **MOVES_F32, **POOLS_F32}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """How a real value is computed.
+
+    Args:
+        node: the operator that computes it.
+        limits: of a Relu or Clip behind that operator.
+        operands: real values needed first.
+        dynamic: the layer of an integer product, where it is one.
+    """
+
+    node: ir.Node
+    limits: Limits
+    operands: list[ir.Value]
+    dynamic: DynamicLayer | None = None
+
+
+class Reals:
+    """The real values of one lowering that are in the program.
+
+    Args:
+        low: the lowering.
+    """
+
+    def __init__(self, low: "Lowering") -> None:
+        """Begin with none; remember where each node stands."""
+        self._low = low
+        self._known: dict[ir.Value, Stored] = {}
+        self._found: dict[ir.Value, _Found | None] = {}
+        self._position = {node: i for i, node in enumerate(low.model.graph)}
+        self.computed: list[ir.Node] = []  # operators that became float steps, in order
+        self.quantized: dict[int, int] = {}  # float tensor -> its codes of a DynamicQuantize
+
+    def of(self, value: ir.Value) -> Stored:
+        """Return a real value as float32, adding the steps that compute it.
+
+        Raises:
+            UnsupportedError: an operator has no float step, named.
+        """
+        for needed in self._missing(value):
+            self._known[needed] = self._add(needed)
+        return self._known[value]
+
+    def _missing(self, value: ir.Value) -> list[ir.Value]:
+        """Return what must be computed for a value, itself included, in graph order."""
+        needed: dict[ir.Value, None] = {}
+        waiting = [value]
+        while waiting:
+            v = waiting.pop()
+            if v not in self._known and v not in needed:
+                needed[v] = None
+                found = self._find(v)
+                waiting += found.operands if found else []
+        return sorted(needed, key=self._order)
+
+    def _order(self, value: ir.Value) -> int:
+        node = value.producer()
+        return -1 if node is None else self._position[node]
+
+    def _find(self, value: ir.Value) -> _Found | None:
+        """Return how a value is computed, None where nothing has to be."""
+        if value not in self._found:
+            self._found[value] = self._search(value)
+        return self._found[value]
+
+    def _search(self, value: ir.Value) -> _Found | None:
+        node = value.producer()
+        if node is None or real_constant(value) is not None or self._low.natural(value) is not None:
+            return None
+        limits, layer = UNLIMITED, node
+        bounds, source = limits_of(node), node.inputs[0] if node.inputs else None
+        if bounds is not None and source is not None and g.sole_consumer(source) is node:
+            maker = source.producer()
+            if maker is not None and self._takes_limits(maker, source):
+                limits, layer = Limits(*bounds), maker
+        dynamic = find_dynamic(layer)
+        if dynamic is not None:
+            return _Found(layer, limits, [dynamic.x], dynamic)
+        return _Found(layer, limits, _activations(layer))
+
+    def _takes_limits(self, node: ir.Node, value: ir.Value) -> bool:
+        """Tell whether a Relu or Clip may join the operator that computes a value."""
+        if self._low.natural(value) is not None:
+            return False
+        return find_dynamic(node) is not None or takes_limits(node)
+
+    def _add(self, value: ir.Value) -> Stored:
+        low, found = self._low, self._find(value)
+        if found is None:
+            return self._given(value)
+        name = g.name_of(value)
+        self.computed.append(found.node)
+        if found.dynamic is not None:
+            return lower_dynamic(low, found.dynamic, name, found.limits)
+        if g.is_op(found.node, *LAYERS_F32):
+            return LAYERS_F32[found.node.op_type](low, Layer(found.node, name, found.limits))
+        if not g.is_op(found.node, *FLOAT):
+            raise no_form(found.node)
+        return FLOAT[found.node.op_type](low, found.node, found.node.outputs.index(value))
+
+    def _given(self, value: ir.Value) -> Stored:
+        """Return an input, a constant, or codes made real."""
+        low, name = self._low, g.name_of(value)
+        stored = low.natural(value)
+        if stored is not None:
+            layout = lay.spelt(stored.shape, stored.layout)
+            y = low.program.new(name, stored.shape, layout, None)
+            step = Dequantize(stored.stored_codes)
+            return low.program.op(f"{name}_dequantize", step, [stored.tensor], y)
+        array = real_constant(value)
+        if array is not None:
+            return constant_step(low, name, array)
+        if value in low.codes:
+            return low.codes[value]
+        raise InputError(
+            f"tensor {name!r} is an input or a constant that midge cannot compute with."
+        )
+
+    def output(self, value: ir.Value) -> Stored:
+        """Return a real graph output, in the file's order and under its name."""
+        low, name, shape = self._low, g.name_of(value), self._low.shape(value)
+        stored = low.program.reorder(self.of(value), lay.identity(shape), "in_order")
+        tensor = low.program.tensors[stored.tensor]
+        order = tuple(range(len(shape)))
+        named = replace(tensor, name=name, shape=shape, layout=order, file_shape=shape)
+        if named == tensor:
+            return stored
+        low.program.tensors.append(named)
+        return Stored(len(low.program.tensors) - 1, shape, lay.identity(shape))
+
+    def notices(self) -> list[str]:
+        """Return a line about what a quantized model still computes in float."""
+        quantized = any(is_quantize(node) for node in self._low.model.graph)
+        if not quantized or not self.computed:
+            return []
+        names = [f"{g.label(node)} ({g.operator(node)})" for node in self.computed]
+        more = "" if len(names) <= SHOWN else ", ..."
+        what = "operator is" if len(names) == 1 else "operators are"
+        shown = ", ".join(names[:SHOWN])
+        return [f"{len(names)} {what} computed in float32: {shown}{more}."]
+
+
+def _activations(node: ir.Node) -> list[ir.Value]:
+    """Return the float operands of a node that are no constants."""
+    return [
+        v
+        for v in node.inputs
+        if v is not None and v.dtype == ir.DataType.FLOAT and real_constant(v) is None
+    ]
+
+
+def no_form(node: ir.Node) -> UnsupportedError:
+    """Return the error for an operator that midge cannot compute."""
+    return fail(
+        node,
+        "midge has neither an integer nor a float form of it",
+        "rewrite it with supported operators (`midge inspect --ops` lists them), or end the "
+        "compiled part before it",
+    )

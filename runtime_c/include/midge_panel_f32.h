@@ -1,0 +1,183 @@
+/* midge_panel_f32.h - float layers over panels of weights, which are float32 or int8. Private.
+ *
+ * A panel holds the weights of up to MIDGE_LANES output channels, which accumulate side by side:
+ * each sum is made in ascending order, and a compiler can keep all of them in vector registers.
+ */
+#ifndef MIDGE_PANEL_F32_H
+#define MIDGE_PANEL_F32_H
+
+#include "midge_kernel_f32.h"
+
+#define MIDGE_LANES 16
+
+/* Loops over lanes are unrolled, so that the sums stay in registers; the loop around them is left
+ * as it is, because vectorizing it would shuffle the lanes. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define MIDGE_UNROLL _Pragma("GCC unroll 16")
+#define MIDGE_NO_VECTOR __asm__ volatile("")
+#else
+#define MIDGE_UNROLL
+#define MIDGE_NO_VECTOR (void)0
+#endif
+
+/* A layer. Either `real` or `code` holds its panels; codes stand for code * scale[channel]. */
+typedef struct midge_layer_f32 {
+    const midge_real *x, *bias, *scale, *real;
+    const int8_t *code;
+    midge_real *y;
+    size_t depth; /* weights of one output channel */
+    midge_limits limits;
+} midge_layer_f32;
+
+/* Reads data, limits and operands of a record. `codes` is a constant where this is inlined. */
+MIDGE_INLINE midge_layer_f32 midge_read_layer(const midge_memory *memory, const midge_op *op,
+                                              size_t depth, size_t channels, int codes) {
+    midge_layer_f32 p;
+    p.x = midge_reals_at(memory, op, MIDGE_OP_X);
+    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    p.bias = midge_constants(memory, op->word[MIDGE_OP_DATA]);
+    p.scale = codes ? p.bias + channels : NULL;
+    p.real = codes ? NULL : p.bias + channels;
+    p.code = codes ? (const int8_t *)(p.scale + channels) : NULL;
+    p.depth = depth;
+    p.limits = midge_read_limits(op);
+    return p;
+}
+
+/* The width of the next panel where `left` output channels are left. */
+static inline size_t midge_panel_width(size_t left) {
+    return left >= 16 ? 16 : left >= 8 ? 8 : left >= 4 ? 4 : 1;
+}
+
+/* acc[l] += sum(x[i] * w[i * lanes + l]), i ascending from 0 to count - 1. */
+MIDGE_INLINE void midge_sum_lanes(float *acc, size_t lanes, const midge_real *x,
+                                  const midge_real *w, size_t count) {
+    float sum[MIDGE_LANES] = {0};
+    MIDGE_UNROLL
+    for (size_t l = 0; l < lanes; ++l)
+        sum[l] = acc[l];
+    for (size_t i = 0; i < count; ++i, w += lanes) {
+        const float v = x[i];
+        MIDGE_NO_VECTOR;
+        MIDGE_UNROLL
+        for (size_t l = 0; l < lanes; ++l)
+            sum[l] += v * w[l];
+    }
+    MIDGE_UNROLL
+    for (size_t l = 0; l < lanes; ++l)
+        acc[l] = sum[l];
+}
+
+/* The same over weight codes. */
+MIDGE_INLINE void midge_sum_code_lanes(float *acc, size_t lanes, const midge_real *x,
+                                       const int8_t *w, size_t count) {
+    float sum[MIDGE_LANES] = {0};
+    MIDGE_UNROLL
+    for (size_t l = 0; l < lanes; ++l)
+        sum[l] = acc[l];
+    for (size_t i = 0; i < count; ++i, w += lanes) {
+        const float v = x[i];
+        MIDGE_NO_VECTOR;
+        MIDGE_UNROLL
+        for (size_t l = 0; l < lanes; ++l)
+            sum[l] += v * (float)w[l];
+    }
+    MIDGE_UNROLL
+    for (size_t l = 0; l < lanes; ++l)
+        acc[l] = sum[l];
+}
+
+/* Adds `count` neighbours of x times their weights, which begin `offset` rows into a panel. */
+MIDGE_INLINE void midge_sum_panel(float *acc, const midge_layer_f32 *p, size_t panel, size_t lanes,
+                                  const midge_real *x, size_t offset, size_t count) {
+    const size_t at = panel + offset * lanes;
+    if (p->real) {
+        const midge_real *w = p->real + at;
+        switch (lanes) {
+        case 16:
+            midge_sum_lanes(acc, 16, x, w, count);
+            break;
+        case 8:
+            midge_sum_lanes(acc, 8, x, w, count);
+            break;
+        case 4:
+            midge_sum_lanes(acc, 4, x, w, count);
+            break;
+        default:
+            midge_sum_lanes(acc, 1, x, w, count);
+            break;
+        }
+    } else {
+        const int8_t *w = p->code + at;
+        switch (lanes) {
+        case 16:
+            midge_sum_code_lanes(acc, 16, x, w, count);
+            break;
+        case 8:
+            midge_sum_code_lanes(acc, 8, x, w, count);
+            break;
+        case 4:
+            midge_sum_code_lanes(acc, 4, x, w, count);
+            break;
+        default:
+            midge_sum_code_lanes(acc, 1, x, w, count);
+            break;
+        }
+    }
+}
+
+/* Stores `lanes` channels from c on: y = limit(acc * scale + bias). */
+MIDGE_INLINE void midge_store_panel(midge_real *y, const float *acc, size_t c, size_t lanes,
+                                    const midge_layer_f32 *p) {
+    for (size_t l = 0; l < lanes; ++l) {
+        const float sum = p->real ? acc[l] : acc[l] * p->scale[c + l];
+        y[c + l] = midge_limit(sum + p->bias[c + l], &p->limits);
+    }
+}
+
+/* Y [rows, channels] = X [rows, depth] times the weights. */
+MIDGE_INLINE void midge_fully_connected(const midge_memory *memory, const midge_op *op, int codes) {
+    const size_t channels = op->word[MIDGE_FC_CHANNELS], depth = op->word[MIDGE_FC_DEPTH];
+    const midge_layer_f32 p = midge_read_layer(memory, op, depth, channels, codes);
+    const midge_real *x = p.x;
+    midge_real *y = p.y;
+    for (uint32_t row = op->word[MIDGE_FC_ROWS]; row > 0; --row, x += depth, y += channels) {
+        for (size_t c = 0; c < channels;) {
+            const size_t lanes = midge_panel_width(channels - c);
+            float acc[MIDGE_LANES] = {0};
+            midge_sum_panel(acc, &p, c * depth, lanes, x, 0, depth);
+            midge_store_panel(y, acc, c, lanes, &p);
+            c += lanes;
+        }
+    }
+}
+
+/* Every channel of one output pixel of a convolution. */
+MIDGE_INLINE void midge_conv_pixel(const midge_image *image, const void *layer,
+                                   const midge_pixel *at) {
+    const midge_layer_f32 *p = (const midge_layer_f32 *)layer;
+    const size_t group_in = image->channels / image->groups;
+    const size_t group_out = image->out / image->groups;
+    const midge_span rows = at->rows, columns = at->columns;
+    /* Taps of one row are neighbours in memory, unless other groups or a dilation part them. */
+    const int32_t step =
+        image->groups == 1 && image->dilation_x == 1 ? columns.last - columns.first : 1;
+    for (size_t c = 0; c < image->out;) {
+        const size_t group = c / group_out, lanes = midge_panel_width((group + 1) * group_out - c);
+        const midge_real *x = p->x + at->x + group * group_in;
+        float acc[MIDGE_LANES] = {0};
+        for (int32_t ky = rows.first; ky < rows.last; ++ky) {
+            const int32_t row = (rows.start + ky * image->dilation_y) * image->x_width;
+            for (int32_t kx = columns.first; kx < columns.last; kx += step) {
+                const int32_t pixel = row + columns.start + kx * image->dilation_x;
+                const size_t tap = (size_t)(ky * image->kernel_width + kx) * group_in;
+                midge_sum_panel(acc, p, c * p->depth, lanes, x + (size_t)pixel * image->channels,
+                                tap, (size_t)step * group_in);
+            }
+        }
+        midge_store_panel(p->y + at->y, acc, c, lanes, p);
+        c += lanes;
+    }
+}
+
+#endif

@@ -69,7 +69,7 @@ def test_a_compiler_that_fails_is_told_in_a_warning(
         ({"avx2", "fma", *EVERY_AVX512}, "-mavx512f"),
         ({"avx2", "fma", "avx512f"}, "-mavx2"),
     ],
-    ids=str,
+    ids=lambda value: "+".join(sorted(value)) if isinstance(value, set) else str(value),
 )
 def test_the_widest_vectors_of_the_machine_are_used(
     features: set[str], flag: str | None, monkeypatch: pytest.MonkeyPatch

@@ -6,6 +6,7 @@ from midge.convert.passes.base import Pass, PassRecord
 from midge.convert.passes.canonical_activations import CanonicalActivations
 from midge.convert.passes.canonical_gemm import CanonicalGemm
 from midge.convert.passes.clamp_masks import ClampMasks
+from midge.convert.passes.convolve_transposed import ConvolveTransposed
 from midge.convert.passes.explicit_pads import ExplicitPads
 from midge.convert.passes.fold_batch_norm import FoldBatchNorm
 from midge.convert.passes.fold_constants import FoldConstants
@@ -15,6 +16,7 @@ from midge.convert.passes.infer_shapes import InferShapes
 from midge.convert.passes.merge_moves import MergeMoves
 from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.passes.remove_identities import RemoveIdentities
+from midge.convert.passes.split_matmul import SplitMatMul
 
 PASSES: tuple[type[Pass], ...] = (
     FoldConstants,
@@ -32,6 +34,8 @@ PASSES: tuple[type[Pass], ...] = (
     RemoveDead,
     InferShapes,
 )
+# Rewritings into more nodes; they wait until there is nothing left to fold into the one.
+LATE: tuple[type[Pass], ...] = (ConvolveTransposed, SplitMatMul)
 MAX_ROUNDS = 8  # each round opens at most a few more chances; two or three are usual
 
 
@@ -42,12 +46,23 @@ def canonicalize(model: ir.Model) -> list[PassRecord]:
         A record for each node that was folded, or kept with a reason.
     """
     records: dict[str, PassRecord] = {}
-    for _ in range(MAX_ROUNDS):
-        modified = False
-        for make in PASSES:
-            result = make()(model)
-            modified |= result.modified
-            records.update((r.node, r) for r in result.records)
-        if not modified:
-            break
+    _settle(model, records)
+    if _run(LATE, model, records):
+        _settle(model, records)
     return list(records.values())
+
+
+def _settle(model: ir.Model, records: dict[str, PassRecord]) -> None:
+    for _ in range(MAX_ROUNDS):
+        if not _run(PASSES, model, records):
+            break
+
+
+def _run(passes: tuple[type[Pass], ...], model: ir.Model, records: dict[str, PassRecord]) -> bool:
+    """Run passes once, in order, and tell whether any changed the model."""
+    modified = False
+    for make in passes:
+        result = make()(model)
+        modified |= result.modified
+        records.update((r.node, r) for r in result.records)
+    return modified

@@ -3,8 +3,8 @@
 1. Max(x, c), Min(x, c) with one number c, and Clip with constant limits, become Clip; limits of
    (0, none) become Relu.
 2. Two of them in a row become one, with the intersection of their ranges.
-3. Relu or Clip behind MaxPool, Transpose or a Reshape moves before it, where a layer stands there:
-   both are monotone, so they commute.
+3. Relu or Clip behind MaxPool, Slice, Transpose or a Reshape moves before it, where a layer stands
+   there: both are monotone, so they commute.
 
 A Clip whose limits are computed stays.
 """
@@ -15,7 +15,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.passes.base import Pass, PassResult, nodes_of
 
-MOVES = ("MaxPool", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+MOVES = ("MaxPool", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice")
 LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool")
 INF = float("inf")
 

@@ -6,7 +6,7 @@ first use, so that ``midge --help`` and ``import midge`` stay fast.
 
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = version("midge")
 
@@ -15,10 +15,33 @@ _PUBLIC = {
     "CheckError": "midge.core.errors",
     "InputError": "midge.core.errors",
     "MidgeError": "midge.core.errors",
+    "Session": "midge.convert.api",
     "Tensor": "midge.core",
+    "ToolError": "midge.core.errors",
+    "UnsupportedError": "midge.core.errors",
+    "compile": "midge.convert.api",
+    "quantize": "midge.convert.api",
+    "verify": "midge.convert.api",
 }
 
-__all__ = ["CheckError", "InputError", "MidgeError", "Tensor", "__version__"]
+if TYPE_CHECKING:
+    from midge.convert.api import Session, compile, quantize, verify
+    from midge.core import Tensor
+    from midge.core.errors import CheckError, InputError, MidgeError, ToolError, UnsupportedError
+
+__all__ = [
+    "CheckError",
+    "InputError",
+    "MidgeError",
+    "Session",
+    "Tensor",
+    "ToolError",
+    "UnsupportedError",
+    "__version__",
+    "compile",
+    "quantize",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:

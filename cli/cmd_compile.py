@@ -1,6 +1,5 @@
 """midge compile: a quantized ONNX file to a self-contained folder of C."""
 
-import re
 from pathlib import Path
 
 import click
@@ -13,15 +12,10 @@ from midge.cli.options import (
     output_option,
     seed_option,
 )
+from midge.convert.api import name_from
 from midge.convert.compile import CompileReport, compile_file
 
 NOTHING = "unknown"
-
-
-def name_from(model: Path) -> str:
-    """Return a C identifier made from a file name: kws-v2.int8.onnx -> kws_v2."""
-    stem = re.sub(r"\W+", "_", model.name.partition(".")[0], flags=re.ASCII).strip("_")
-    return stem or "model"
 
 
 @click.command("compile")

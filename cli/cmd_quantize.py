@@ -20,6 +20,7 @@ from midge.cli.options import (
 from midge.convert.calibrate import METHODS
 from midge.convert.calibration_data import RANDOM
 from midge.convert.pipeline import QuantizeOptions, quantize_file
+from midge.convert.quantize_report import MODES, STATIC
 
 IO_TYPES = ("float32", "int8", "uint8")
 ACTIVATION_TYPES = ("uint8", "int8")
@@ -39,9 +40,28 @@ def calibration_spec(calib_data: str | None, random_calib: bool) -> str:
     return calib_data
 
 
+def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -> str | None:
+    """Return the data to calibrate on; only static quantization takes any."""
+    if mode == STATIC:
+        return calibration_spec(calib_data, random_calib)
+    if random_calib:
+        raise click.UsageError(
+            f"--mode {mode} takes no calibration data; leave --random-calib out."
+        )
+    return calib_data
+
+
 @click.command("quantize")
 @model_argument
 @output_option("the quantized .onnx file; its parameters go beside it as .quant.json")
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default=STATIC,
+    show_default=True,
+    help="static: scales from calibration data. dynamic: activations are quantized at run time. "
+    "weight-only: int8 weights, float arithmetic.",
+)
 @calibration_options
 @samples_option(None, "Most calibration samples to take; all by default.")
 @click.option(
@@ -87,19 +107,21 @@ def command(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Quantize a float ONNX file to INT8 (QuantizeLinear and DequantizeLinear nodes).
+    """Quantize a float ONNX file to INT8.
 
     MODEL is any float .onnx file; OUTPUT runs in ONNX Runtime and compiles with `midge compile`.
     """
     console = Console(as_json, quiet)
-    spec = calibration_spec(calib_data, random_calib)
+    spec = calibration_spec_of(options["mode"], calib_data, random_calib)
     chosen = QuantizeOptions(op_types_to_quantize=op_types_to_quantize or None, **options)
-    with console.working(f"Calibrating {model}", chosen.samples) as progress:
+    doing = "Calibrating" if spec else "Quantizing"
+    with console.working(f"{doing} {model}", chosen.samples) as progress:
         report = quantize_file(model, output, spec, chosen, progress=progress)
     for line in report.notices:
         console.notice(line)
     show_coverage(console, report.coverage)
     states = ", ".join(f"{n} {state}" for state, n in report.counts.items() if n)
-    console.text(f"{report.output}: {states}; {report.samples} calibration samples")
-    console.text(f"{report.parameters}: scales, hashes, seed")
+    data = f"; {report.samples} calibration samples" if spec else ""
+    console.text(f"{report.output}: {states}{data}")
+    console.text(f"{report.parameters}: scales, hashes{', seed' if spec else ''}")
     console.result(report.to_json())

@@ -13,6 +13,7 @@ from midge.cli import errors
 COMMANDS = {
     "demo": "The whole road on real handwriting, from training to C.",
     "train": "A recipe's network, trained in float and tuned in integers.",
+    "init": "Write a commented recipe for a model.",
     "convert": "Fold constants and batch norms: ONNX to canonical ONNX.",
     "quantize": "Float ONNX to INT8 ONNX, from calibration data.",
     "compile": "Quantized ONNX to a self-contained folder of C.",

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
+from midge.cli.config import config_option
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -103,7 +105,8 @@ def seed_option(command: Command) -> Command:
 
 
 def common_options(command: Command) -> Command:
-    """Add --json, --quiet and --debug, which every command has."""
+    """Add --config, --json, --quiet and --debug, which every command has."""
+    command = config_option(command)
     command = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )(command)

@@ -24,7 +24,41 @@ Array = npt.NDArray[Any]
 Sample = dict[str, Array]
 RANDOM = "random"  # the spec of --random-calib
 RANDOM_SAMPLES = 32
+IN_MEMORY = "calibration data"  # what messages call arrays that have no file
 SUFFIXES = (".npy", ".npz")
+
+
+class InMemory:
+    """Calibration data that a Python caller holds.
+
+    Args:
+        data: an array (for one input) or a dict of arrays by input name, samples along axis 0; or
+            an iterable of these, or a function that returns one. It is iterated more than once.
+    """
+
+    def __init__(self, data: Any) -> None:
+        """Hold the data."""
+        self.data = data
+
+    def items(self) -> Iterable[Any]:
+        """Return the arrays or dicts of one iteration."""
+        if callable(self.data):
+            made: Iterable[Any] = self.data()
+            return made
+        data = self.data
+        if isinstance(data, np.ndarray | Mapping):
+            return [data]
+        if isinstance(data, Iterator):
+            raise InputError(
+                "calibration data: an iterator can be read only once; give a list, or the function "
+                "that makes the iterator."
+            )
+        if not isinstance(data, Iterable):
+            raise InputError(f"calibration data: {type(data).__name__} is neither array nor list.")
+        return data
+
+
+Spec = str | InMemory
 
 
 class Samples:
@@ -133,7 +167,7 @@ def _digest(sample: Sample) -> bytes:
 
 
 def open_samples(
-    spec: str,
+    spec: Spec,
     model: ir.Model,
     *,
     seed: int = 0,
@@ -145,7 +179,7 @@ def open_samples(
     Args:
         spec: path of a .npy (one input) or .npz (arrays named as the inputs), or of a folder of
             them; or "module:function", which returns an iterable of dicts (or of arrays, for one
-            input), one a sample; or "random".
+            input), one a sample; or "random"; or arrays in memory.
         model: whose inputs the samples are for.
         seed: of random samples.
         limit: most samples to take.
@@ -156,6 +190,14 @@ def open_samples(
     """
     if spec == RANDOM:
         return Samples(_random(model, seed, limit or RANDOM_SAMPLES), model)
+    if isinstance(spec, InMemory):
+        held = spec
+
+        def source() -> Iterator[Sample]:
+            for item in held.items():
+                yield from _rows(_named(item, model, IN_MEMORY), model, IN_MEMORY)
+
+        return Samples(source, model, limit=limit, skip_bad=skip_bad)
     path = Path(spec)
     if path.is_dir():
         files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
@@ -166,8 +208,7 @@ def open_samples(
             raise InputError(f"{path}: calibration data must be .npy, .npz or a folder of them.")
         files = [path]
     elif ":" in spec:
-        source = _from_function(spec, model)
-        return Samples(source, model, limit=limit, skip_bad=skip_bad)
+        return Samples(_from_function(spec, model), model, limit=limit, skip_bad=skip_bad)
     else:
         near = did_you_mean(path.name, (p.name for p in path.parent.glob("*"))) if path.name else ""
         raise InputError(f"{spec}: no such calibration data.{near}")

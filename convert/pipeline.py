@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,23 +16,29 @@ from midge.convert.activation_params import (
     wide_concats,
 )
 from midge.convert.calibrate import Progress, calibrate
-from midge.convert.calibration_data import RANDOM, Sample, Samples, open_samples
+from midge.convert.calibration_data import RANDOM, Sample, Samples, Spec, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import check_output, write_bytes, write_model
-from midge.convert.passes.base import PassRecord
 from midge.convert.passes.clamp_masks import tighten_masks
+from midge.convert.pipeline_nodes import (
+    nodes_by_name,
+    refuse_quantized,
+    refused_by_user,
+    with_folded,
+)
+from midge.convert.pipeline_weights import quantize_weights_file
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import (
     QuantizeOptions,
     QuantizeReport,
+    check_data,
     check_options,
     parameters_path,
     parameters_record,
 )
 from midge.convert.select import Selection, check_names, select
-from midge.core.errors import InputError
 from midge.quant.scheme import QuantParams
 
 __all__ = ["QuantizeOptions", "QuantizeReport", "canonicalize", "convert_file", "quantize_file"]
@@ -73,7 +79,7 @@ def convert_file(
 def quantize_file(
     path: str | Path,
     out: str | Path,
-    calib_spec: str,
+    calib_spec: Spec | None,
     options: QuantizeOptions | None = None,
     *,
     progress: Progress | None = None,
@@ -83,7 +89,8 @@ def quantize_file(
     Args:
         path: float ONNX file.
         out: the file to write; OUT.quant.json is written beside it.
-        calib_spec: calibration data, see calibration_data.open_samples.
+        calib_spec: calibration data, see calibration_data.open_samples; None in the modes that need
+            none.
         options: how.
         progress: called with the number of calibration samples done.
 
@@ -93,11 +100,14 @@ def quantize_file(
     """
     options, out = options or QuantizeOptions(), Path(out)
     check_options(options)
+    check_data(calib_spec, options)
+    if calib_spec is None:
+        return quantize_weights_file(path, out, options)
     check_output(path, out)
     model, samples = _open(path, calib_spec, options)
     before, lines = nodes_by_name(model), notices(model)
     records = canonicalize(model)
-    refused, not_found = _refused_by_user(model, before, options)
+    refused, not_found = refused_by_user(model, before, options)
     selection = select(model, refused=refused)
     if not selection.quantized:
         lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
@@ -125,7 +135,7 @@ def quantize_file(
     return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
 
 
-def _open(path: str | Path, calib_spec: str, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
+def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
     """Read the model and open its calibration data; every fault that can be told now is."""
     model = read_model(path, options.input_shapes, dynamic=calib_spec != RANDOM)
     refuse_quantized(model, path)
@@ -138,42 +148,6 @@ def _open(path: str | Path, calib_spec: str, options: QuantizeOptions) -> tuple[
         skip_bad=options.skip_bad_samples,
     )
     return model, samples
-
-
-def _refused_by_user(
-    model: ir.Model, before: Mapping[str, str], options: QuantizeOptions
-) -> tuple[dict[str, str], list[str]]:
-    """Return the nodes that the options keep in float -> why, and exclusions that have no effect.
-
-    Operators are those of the file that was read: a MatMul that has become a Gemm counts as one.
-    """
-    refused = {}
-    for node in model.graph:
-        name = g.label(node)
-        op_type = before.get(name, g.operator(node))
-        if name in options.nodes_to_exclude:
-            refused[name] = "excluded by --nodes-to-exclude"
-        elif options.op_types_to_quantize and op_type not in options.op_types_to_quantize:
-            refused[name] = "not among --op-types-to-quantize"
-    gone = [name for name in options.nodes_to_exclude if name not in refused]
-    return refused, [
-        f"--nodes-to-exclude {name} has no effect: the node was folded into its neighbours."
-        for name in gone
-    ]
-
-
-def refuse_quantized(model: ir.Model, path: str | Path) -> None:
-    """Refuse a model that holds quantized operators already.
-
-    Raises:
-        InputError: naming the first.
-    """
-    for node in model.graph:
-        if "Quantize" in node.op_type or node.op_type.startswith("QLinear"):
-            raise InputError(
-                f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
-                "the float model, or compile this one as it is."
-            )
 
 
 def choose_params(
@@ -195,26 +169,6 @@ def choose_params(
         if not more:
             return params, no
         no |= more
-
-
-def nodes_by_name(model: ir.Model) -> dict[str, str]:
-    """Return operator by node name of the main graph."""
-    return {g.label(n): g.operator(n) for n in model.graph}
-
-
-def with_folded(
-    coverage: list[Coverage], records: list[PassRecord], before: Mapping[str, str]
-) -> list[Coverage]:
-    """Add the nodes that the passes folded, and name operators as the file that was read does."""
-    coverage = [replace(c, op_type=before.get(c.node, c.op_type)) for c in coverage]
-    left = {c.node for c in coverage}
-    why = {r.node: r.reason for r in records if r.state == "folded"}
-    folded = [
-        Coverage(node, op_type, "folded", why.get(node, "constant, or nothing depends on it"))
-        for node, op_type in before.items()
-        if node not in left
-    ]
-    return coverage + folded
 
 
 def _reasons(selection: Selection) -> str:
@@ -244,7 +198,7 @@ class _SampleLog:
             require_known_dims(model, path, hint)
 
 
-def _data_notices(samples: Samples, collapsed: tuple[str, ...], spec: str) -> list[str]:
+def _data_notices(samples: Samples, collapsed: tuple[str, ...], spec: Spec) -> list[str]:
     lines = []
     if spec == RANDOM:
         lines.append("calibrated on random numbers: the scales mean nothing for real data.")

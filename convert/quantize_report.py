@@ -6,13 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from midge.convert.calibrate import METHODS
-from midge.convert.calibration_data import RANDOM, Samples
+from midge.convert.calibration_data import RANDOM, Samples, Spec
 from midge.convert.coverage import Coverage, counts
 from midge.convert.io_types import IO_TYPES
 from midge.convert.quantize import QuantizedGraph
+from midge.convert.quantize_dynamic import DYNAMIC, WEIGHT_ONLY
 from midge.core.errors import InputError
 from midge.quant.scheme import QuantParams
+
+Array = npt.NDArray[Any]
+STATIC = "static"
+MODES = (STATIC, DYNAMIC, WEIGHT_ONLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,7 @@ class QuantizeOptions:
     """How to quantize; the fields are the command line's options.
 
     Args:
+        mode: "static" (calibrated), "dynamic" or "weight-only"; the other two need no data.
         per_channel: one weight scale per output channel.
         activation_type: "uint8" or "int8", in the ONNX file.
         io_type: "float32", "int8" or "uint8", of the file's inputs and outputs.
@@ -32,6 +40,7 @@ class QuantizeOptions:
         seed: of everything random.
     """
 
+    mode: str = STATIC
     per_channel: bool = True
     activation_type: str = "uint8"
     io_type: str = "float32"
@@ -89,6 +98,7 @@ def check_options(options: QuantizeOptions) -> None:
         InputError: naming it and what is allowed.
     """
     choices: dict[str, Iterable[str]] = {
+        "mode": MODES,
         "calibration_method": METHODS,
         "activation_type": ("uint8", "int8"),
         "io_type": IO_TYPES,
@@ -100,6 +110,28 @@ def check_options(options: QuantizeOptions) -> None:
             raise InputError(f"--{option} {value!r} must be one of {', '.join(allowed)}.")
 
 
+def check_data(calib_spec: object | None, options: QuantizeOptions) -> None:
+    """Refuse missing calibration data, data that would be ignored, and options that ask for some.
+
+    Raises:
+        InputError: naming what is missing or left over.
+    """
+    if options.mode == STATIC:
+        if calib_spec is None:
+            raise InputError("--mode static needs calibration data: give --calib-data.")
+        return
+    if calib_spec is not None:
+        raise InputError(
+            f"--mode {options.mode} takes no calibration data; leave --calib-data out, or use "
+            "--mode static."
+        )
+    fixed = {"io_type": "float32", "activation_type": "uint8", "calibration_method": "minmax"}
+    for name, value in fixed.items():
+        if getattr(options, name) != value:
+            option = f"--{name.replace('_', '-')} {getattr(options, name)}"
+            raise InputError(f"{option} has no meaning in --mode {options.mode}; leave it out.")
+
+
 def parameters_path(out: Path) -> Path:
     """Return where the parameters of a quantized file go: model.int8.onnx -> model.quant.json."""
     return out.with_name(out.name.removesuffix(".onnx").removesuffix(".int8") + ".quant.json")
@@ -108,7 +140,7 @@ def parameters_path(out: Path) -> Path:
 def parameters_record(
     path: str | Path,
     out: Path,
-    spec: str,
+    spec: Spec,
     options: QuantizeOptions,
     samples: Samples,
     params: Mapping[str, QuantParams],
@@ -118,6 +150,7 @@ def parameters_record(
     return {
         "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
         "quantized": {"name": out.name, "sha256": _sha256(out)},
+        "mode": options.mode,
         "calibration": {
             "method": options.calibration_method,
             "samples": samples.count,
@@ -136,6 +169,21 @@ def parameters_record(
         "weights": {
             name: {"scale": [float(s) for s in code.scale], "raised": list(code.raised)}
             for name, code in quantized.codes.items()
+        },
+    }
+
+
+def weights_record(
+    path: str | Path, out: Path, options: QuantizeOptions, scales: Mapping[str, Array]
+) -> dict[str, Any]:
+    """Return the content of the .quant.json of a file that was quantized without data."""
+    return {
+        "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
+        "quantized": {"name": out.name, "sha256": _sha256(out)},
+        "mode": options.mode,
+        "per_channel": options.per_channel,
+        "weights": {
+            name: {"scale": [float(s) for s in scale.reshape(-1)]} for name, scale in scales.items()
         },
     }
 

@@ -16,6 +16,7 @@ from midge.convert.executor import Executor
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import notices, read_model
+from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
 from midge.core.errors import CheckError, InputError
@@ -115,14 +116,17 @@ def read_plan(
 ) -> Plan:
     """Return the placed Plan of a quantized ONNX file, the notices of reading it included.
 
+    Channels that change no bit of the outputs are left out.
+
     Raises:
         InputError: the file is at fault or needs `input_shapes`.
         UnsupportedError: a node has no integer form, named.
     """
     model = read_model(path, input_shapes)
+    reduction = remove_dead_channels(model)
     plan = lower(model, name=name)
     place(plan)
-    plan.notices[:0] = notices(model)
+    plan.notices[:0] = [*notices(model), *reduction.notices()]
     return plan
 
 

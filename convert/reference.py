@@ -81,20 +81,32 @@ class Reference:
         tensors: names of the quantized tensors that are shown.
     """
 
-    def __init__(self, model: ir.Model, *, batch: int = 1, show: bool = True) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        *,
+        batch: int = 1,
+        show: bool = True,
+        reduced: ir.Model | None = None,
+    ) -> None:
         """Load the file as it stands, and once more with its quantized tensors shown.
 
         Args:
             model: as read from the file.
             batch: size of an unknown leading dimension.
             show: also load it with every quantized tensor as an output.
+            reduced: the model without its dead channels, to show the tensors of instead.
 
         Raises:
             ToolError: ONNX Runtime refuses the file.
         """
         self.level = level_of(model)
-        bound, _ = bind_batch(model, batch)
-        proto = ir.to_proto(model)
+        whole = ir.to_proto(model)
+        _own_constants(whole.graph)
+        self._plain = self._session(whole)
+        shown = model if reduced is None else reduced
+        bound, _ = bind_batch(shown, batch)
+        proto = ir.to_proto(shown)
         outputs = [value.name for value in proto.graph.output]
         self.tensors = [
             str(n.outputs[0].name)
@@ -102,7 +114,6 @@ class Reference:
             if n.outputs[0].name not in outputs
         ]
         _own_constants(proto.graph)
-        self._plain = self._session(proto)
         self._shown = None
         if show and self.tensors:
             known = {v.name: v for n in bound.graph for v in n.outputs}

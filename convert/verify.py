@@ -20,6 +20,7 @@ from midge.convert.executor import Executor
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import Shapes, notices, read_model
+from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.reference import Reference, needs_exact_kernels
 from midge.convert.verify_tally import Check, Tally
@@ -93,6 +94,9 @@ def verify(
 ) -> VerifyReport:
     """Compare every output and quantized tensor of a quantized file.
 
+    ONNX Runtime computes the outputs from the file as it stands, and the tensors inside from what
+    is left of it without dead channels, which is what executor and C compute.
+
     Args:
         path: of the QDQ file.
         samples: one dict of arrays by input name each, shaped as in the file; None draws them.
@@ -110,12 +114,15 @@ def verify(
         UnsupportedError: a node has no integer form, named.
         ToolError: the compiler or ONNX Runtime fails.
     """
-    model = read_model(path, input_shapes)
+    whole = read_model(path, input_shapes)
+    model = whole.clone()
+    reduction = remove_dead_channels(model)
     plan = lower(model, name=Path(path).stem)
     place(plan)
-    report = VerifyReport(str(path), notices=[*notices(model), *plan.notices])
+    lines = [*notices(whole), *reduction.notices(), *plan.notices]
+    report = VerifyReport(str(path), notices=lines)
     executor = Executor(plan)
-    reference = Reference(model) if with_ort else None
+    reference = Reference(whole, reduced=model) if with_ort else None
     report.level = reference.level.name if reference else None
     with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
         programs = None

@@ -122,7 +122,8 @@ class ConstantChannels:
 def _border_sums(layer: Layer, taps: Ints) -> Ints | None:
     """Sum what the taps add, [rows, taps], for each kind of window, [rows, kinds]."""
     if layer.node.op_type != "Conv" or not taps.any():
-        return taps.sum(axis=1, keepdims=True)
+        whole: Ints = taps.sum(axis=1, keepdims=True)
+        return whole
     kernel = image_kernel(layer)
     found = windows(layer.node, kernel)
     if found is None:

@@ -141,7 +141,7 @@ def _columns(flow: Flow, layer: Layer) -> tuple[Ints, Bools]:
     x = layer.node.inputs[0]
     assert x is not None
     stream = flow.streams[x]
-    used: Bools = layer.columns().any(axis=2)
+    used: Bools = np.any(layer.columns(), axis=2)
     roots = flow.ties.roots(stream.ids)
     constant, offsets = _offsets(layer, stream)
     if constant.any():

@@ -4,17 +4,19 @@ import os
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midge.convert import graph as g
-from midge.convert.compile import random_inputs
+from midge.convert.compile import random_inputs, read_plan
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
 from midge.convert.onnx_in import read_model
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.reference import Reference
+from midge.convert.verify import verify
 
 MODELS = os.environ.get("MIDGE_MODELS")
 S = np.float32(0.02)  # scale of most tensors here
@@ -352,3 +354,19 @@ def test_the_person_detector_keeps_half_its_products_and_a_seventh_of_its_weight
     assert after.macs / before.macs < 0.52
     assert after.conv_weights / before.conv_weights < 0.17
     shrink(read_model(path), samples=4)
+
+
+def test_the_c_of_a_file_leaves_dead_channels_out_and_gives_the_files_bits(planted, tmp_path):
+    graph = planted(0)
+    x = graph.input([1, 2, 4, 4], (S, 128))
+    y = graph.given("Conv", x, with_dead(ramp(3, 2, 1, 1), 1), [10, 300, -10], relu=True)
+    z = graph.given("Conv", y, ramp(2, 3, 1, 1), [5, 6], params=(np.float32(4), 3))
+    path = tmp_path / "dead.onnx"
+    onnx.save(graph.output(z).proto(), path)
+    plan = read_plan(path, "dead")
+    assert [op.macs for op in plan.ops if op.macs] == [2 * 2 * 16, 2 * 2 * 16]
+    assert "1 of 5 output channels are gone" in plan.notices[0]
+    report = verify(path, count=20)
+    assert report.notices == plan.notices
+    assert report.holds
+    assert {c.kind for c in report.checks if c.ort_mismatches is not None} == {"output", "tensor"}

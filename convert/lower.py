@@ -20,6 +20,7 @@ from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.canonical import canonicalize
 from midge.convert.lower_bind import bind_batch
+from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES, move
 from midge.convert.lower_params import (
@@ -59,7 +60,7 @@ def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:
         UnsupportedError: a node has no form that midge computes, named.
     """
     bound, notices = bind_batch(model, batch)
-    if not any(is_quantize(node) or is_dequantize(node) for node in bound.graph):
+    if not any(is_quantized(node) for node in bound.graph):
         canonicalize(bound)
     return Lowering(bound, notices).run(name)
 
@@ -281,6 +282,11 @@ class Lowering:
     def limit_after(self, stored: Stored, node: ir.Node, target: Target) -> Stored:
         """Saturate after a step that has no limits of its own (an Add)."""
         return self.limit(stored, target) if node.op_type in ("Add", "Softmax") else stored
+
+
+def is_quantized(node: ir.Node) -> bool:
+    """Tell whether a node makes a graph more than a float one."""
+    return is_quantize(node) or is_dequantize(node) or g.is_op(node, *PRODUCTS)
 
 
 def makes_codes(node: ir.Node) -> bool:

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from midge.convert.canonical import canonicalize
 from midge.convert.from_trace import trace_to_onnx, verify_export
 from midge.convert.onnx_out import write_bytes, write_model
-from midge.convert.pipeline import with_folded
+from midge.convert.pipeline_nodes import with_folded
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import QuantizeReport, parameters_path
 from midge.core import Tensor, nn

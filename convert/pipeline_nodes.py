@@ -1,0 +1,69 @@
+"""Nodes on the road to a quantized file: what the user excludes, and what became of each."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert.coverage import Coverage
+from midge.convert.passes.base import PassRecord
+from midge.convert.quantize_report import QuantizeOptions
+from midge.core.errors import InputError
+
+
+def refused_by_user(
+    model: ir.Model, before: Mapping[str, str], options: QuantizeOptions
+) -> tuple[dict[str, str], list[str]]:
+    """Return the nodes that the options keep in float -> why, and exclusions that have no effect.
+
+    Operators are those of the file that was read: a MatMul that has become a Gemm counts as one.
+    """
+    refused = {}
+    for node in model.graph:
+        name = g.label(node)
+        op_type = before.get(name, g.operator(node))
+        if name in options.nodes_to_exclude:
+            refused[name] = "excluded by --nodes-to-exclude"
+        elif options.op_types_to_quantize and op_type not in options.op_types_to_quantize:
+            refused[name] = "not among --op-types-to-quantize"
+    gone = [name for name in options.nodes_to_exclude if name not in refused]
+    return refused, [
+        f"--nodes-to-exclude {name} has no effect: the node was folded into its neighbours."
+        for name in gone
+    ]
+
+
+def refuse_quantized(model: ir.Model, path: str | Path) -> None:
+    """Refuse a model that holds quantized operators already.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for node in model.graph:
+        if "Quantize" in node.op_type or node.op_type.startswith("QLinear"):
+            raise InputError(
+                f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
+                "the float model, or compile this one as it is."
+            )
+
+
+def nodes_by_name(model: ir.Model) -> dict[str, str]:
+    """Return operator by node name of the main graph."""
+    return {g.label(n): g.operator(n) for n in model.graph}
+
+
+def with_folded(
+    coverage: list[Coverage], records: list[PassRecord], before: Mapping[str, str]
+) -> list[Coverage]:
+    """Add the nodes that the passes folded, and name operators as the file that was read does."""
+    coverage = [replace(c, op_type=before.get(c.node, c.op_type)) for c in coverage]
+    left = {c.node for c in coverage}
+    why = {r.node: r.reason for r in records if r.state == "folded"}
+    folded = [
+        Coverage(node, op_type, "folded", why.get(node, "constant, or nothing depends on it"))
+        for node, op_type in before.items()
+        if node not in left
+    ]
+    return coverage + folded

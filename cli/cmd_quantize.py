@@ -93,6 +93,13 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
 )
 @names_option("--nodes-to-exclude", "Nodes that stay in float. Repeatable.")
 @names_option("--op-types-to-quantize", "The only operators to quantize. Repeatable.")
+@click.option(
+    "--drop-dead-channels/--keep-dead-channels",
+    "dead_channels",
+    default=True,
+    show_default=True,
+    help="Leave out channels that change no bit of the outputs, or keep them.",
+)
 @click.option("--skip-bad-samples", is_flag=True, help="Leave samples with NaN or Inf out.")
 @input_shape_option
 @seed_option

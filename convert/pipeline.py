@@ -124,6 +124,7 @@ def quantize_file(
         io_type=options.io_type,
         activation_type=options.activation_type,
         refused=refused,
+        drop_dead_channels=options.dead_channels,
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices

@@ -1,7 +1,7 @@
 """Static INT8: from a canonical float graph and scales to the QDQ graph that ONNX Runtime fuses."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -11,6 +11,7 @@ from midge.convert.coverage import Coverage
 from midge.convert.insert_qdq import Writer, constant_params, is_redundant
 from midge.convert.io_types import set_io_type
 from midge.convert.layer_codes import layer_codes, overflowing, raised_notices
+from midge.convert.passes.dead_channels import Reduction, remove_dead_channels
 from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.select import Selection, select
 from midge.core.errors import InputError
@@ -48,6 +49,7 @@ def quantize_graph(
     nodes_to_exclude: Iterable[str] = (),
     op_types_to_quantize: Iterable[str] | None = None,
     refused: Mapping[str, str] | None = None,
+    drop_dead_channels: bool = False,
 ) -> QuantizedGraph:
     """Quantize a graph; the one given is left as it is.
 
@@ -64,6 +66,7 @@ def quantize_graph(
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         refused: further nodes that stay in float -> why.
+        drop_dead_channels: leave out channels that change no bit of the outputs.
 
     Raises:
         InputError: parameters are missing or contradict each other.
@@ -84,12 +87,25 @@ def quantize_graph(
         if not more:
             break
         no |= more
-    coverage = _coverage(selection, full, codes)
-    notices = raised_notices(codes)
-    by_name = {g.name_of(selection.carrier(n)): c for n, c in codes.items()}
+    coverage, lines = _coverage(selection, full, codes), []
+    carriers = {n: g.name_of(selection.carrier(n)) for n in codes}
     _write(clone, selection, full, codes, io_type)
     RemoveDead()(clone)
-    return QuantizedGraph(clone, coverage, notices, by_name)
+    if drop_dead_channels:
+        reduction = remove_dead_channels(clone)
+        coverage, lines = _with_losses(coverage, reduction), reduction.notices()
+        left = reduction.shrunk
+        codes = {n: left[k].codes(c) if (k := g.label(n)) in left else c for n, c in codes.items()}
+    by_name = {carriers[n]: c for n, c in codes.items()}
+    return QuantizedGraph(clone, coverage, raised_notices(codes) + lines, by_name)
+
+
+def _with_losses(coverage: list[Coverage], reduction: Reduction) -> list[Coverage]:
+    """Say of each layer how many output channels it lost."""
+    lost = {r.node: r.reason for r in reduction.records}
+    return [
+        replace(c, reason=f"{c.reason}, {lost[c.node]}") if c.node in lost else c for c in coverage
+    ]
 
 
 def complete_params(

@@ -36,6 +36,7 @@ class QuantizeOptions:
         skip_bad_samples: leave samples with NaN or Inf out instead of stopping.
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
+        dead_channels: leave out channels that change no bit of the outputs.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         seed: of everything random.
     """
@@ -49,6 +50,7 @@ class QuantizeOptions:
     skip_bad_samples: bool = False
     nodes_to_exclude: tuple[str, ...] = ()
     op_types_to_quantize: tuple[str, ...] | None = None
+    dead_channels: bool = True
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seed: int = 0
 

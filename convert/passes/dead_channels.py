@@ -6,6 +6,7 @@ bias. With padding that holds only for a channel of zeros (of the zero-point), b
 see fewer taps. Channels that are constant and needed stay, with their codes.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from midge.convert.passes.channel_layers import Bools, Layer, write_layer
 from midge.convert.passes.channel_streams import UNKNOWN, Ints, Stream
 from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.summary import macs
-from midge.quant.scheme import BIAS_LIMIT
+from midge.quant.scheme import BIAS_LIMIT, WeightCodes
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -41,6 +42,27 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Shrunk:
+    """A layer that lost channels.
+
+    Args:
+        layer: what is left.
+        rows: which output channels that is, bool, one per channel there was.
+    """
+
+    layer: Layer
+    rows: Bools
+
+    def codes(self, before: WeightCodes) -> WeightCodes:
+        """Return the layer's codes, given what they were."""
+        numbers = np.cumsum(self.rows) - 1
+        raised = tuple(int(numbers[c]) for c in before.raised if self.rows[c])
+        W = np.moveaxis(self.layer.W, 0, self.layer.axis)
+        bias = self.layer.B if self.layer.has_bias else None
+        return WeightCodes(W, self.layer.scale, bias, raised)
+
+
+@dataclass(frozen=True, slots=True)
 class Reduction:
     """What went, and what that saved.
 
@@ -48,11 +70,13 @@ class Reduction:
         before: cost of the graph as it was.
         after: cost of what is left.
         records: one per layer that lost output channels.
+        shrunk: what changed, by the layer's label.
     """
 
     before: Cost
     after: Cost
     records: tuple[PassRecord, ...]
+    shrunk: Mapping[str, Shrunk]
 
     def notices(self) -> list[str]:
         """Return the line that the user must see, if anything went."""
@@ -77,9 +101,9 @@ def remove_dead_channels(model: ir.Model) -> Reduction:
     Args:
         model: any QDQ graph; float parts are left as they are.
     """
-    before = cost(model)
-    result = DeadChannels()(model)
-    return Reduction(before, cost(model), tuple(result.records))
+    before, remove = cost(model), DeadChannels()
+    result = remove(model)
+    return Reduction(before, cost(model), tuple(result.records), remove.shrunk)
 
 
 def cost(model: ir.Model) -> Cost:
@@ -97,25 +121,42 @@ def cost(model: ir.Model) -> Cost:
 
 
 class DeadChannels(Pass):
-    """Remove channels that change no bit of any output; every layer keeps at least one."""
+    """Remove channels that change no bit of any output; every layer keeps at least one.
+
+    Attributes:
+        shrunk: what changed, by the layer's label.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing found."""
+        self.shrunk: dict[str, Shrunk] = {}
 
     def call(self, model: ir.Model) -> PassResult:
         """Find them and shrink every tensor and constant that holds them."""
-        result, flow = PassResult(), Flow.of(model.graph)
+        result, graph, flow = PassResult(), model.graph, Flow.of(model.graph)
         kept = needed_channels(flow)
         if kept.all():
             return result
-        names = g.Names(model.graph)
-        for layer in list(flow.layers.values()):
-            _shrink_layer(model.graph, names, flow, layer, kept, result)
+        names = g.Names(graph)
+        for layer in flow.layers.values():
+            rows = kept[flow.streams[layer.output].ids]
+            left = _shrunk_layer(flow, layer, kept, rows)
+            if left is None:
+                continue
+            write_layer(graph, names, left)
+            self.shrunk[g.label(layer.node)] = Shrunk(left, rows)
+            if not rows.all():
+                gone = f"{int((~rows).sum())} of {len(rows)} output channels are dead and gone"
+                result.kept(layer.node, gone)
         for value, stream in flow.streams.items():
-            _shrink_shape(model.graph, names, value, stream.axis, kept[flow.ties.roots(stream.ids)])
+            _shrink_shape(graph, names, value, stream.axis, kept[stream.ids])
         RemoveDead()(model)
+        result.modified = True
         return result
 
 
 def needed_channels(flow: Flow) -> Bools:
-    """Return which roots must stay: the smallest set that the outputs' bits depend on."""
+    """Return which channels must stay, by number: the fewest that the outputs' bits depend on."""
     kept = np.zeros(len(flow.ties), np.bool_)
     for ids in flow.pinned:
         kept[flow.ties.roots(ids)] = True
@@ -133,7 +174,7 @@ def needed_channels(flow: Flow) -> Bools:
             if not kept[roots].any():
                 kept[roots[0]] = True
         if kept.sum() == before:
-            return kept
+            return kept[flow.ties.roots(np.arange(len(kept)))]
 
 
 def _columns(flow: Flow, layer: Layer) -> tuple[Ints, Bools]:
@@ -161,27 +202,20 @@ def _offsets(layer: Layer, stream: Stream) -> tuple[Bools, Ints]:
     return constant, taps * deltas[constant]
 
 
-def _shrink_layer(
-    graph: ir.Graph, names: g.Names, flow: Flow, layer: Layer, kept: Bools, result: PassResult
-) -> None:
-    """Take the channels that go out of a layer's constants; what they added goes into the bias."""
-    rows = kept[flow.ties.roots(flow.streams[layer.output].ids)]
+def _shrunk_layer(flow: Flow, layer: Layer, kept: Bools, rows: Bools) -> Layer | None:
+    """Return a layer without the channels that go, or None where it loses none.
+
+    What those input channels added to the sums goes into the bias.
+    """
+    columns, B = np.ones(layer.W.shape[1] * layer.groups, np.bool_), layer.B
     x = layer.node.inputs[0]
     stream = flow.streams.get(x) if x is not None else None
-    if stream is None or not layer.sums_over(stream.axis):
-        columns, B = np.ones(layer.W.shape[1] * layer.groups, np.bool_), layer.B
-    else:
-        columns, B = kept[flow.ties.roots(stream.ids)], layer.B
+    if stream is not None and layer.sums_over(stream.axis):
+        columns = kept[stream.ids]
         if layer.groups == 1:
             constant, offsets = _offsets(layer, stream)
             B = B + offsets[:, ~columns[constant]].sum(axis=1)
-    if rows.all() and columns.all():
-        return
-    write_layer(graph, names, layer.keep(rows, columns, B))
-    result.modified = True
-    if not rows.all():
-        gone = f"{int((~rows).sum())} of {len(rows)} output channels are dead and gone"
-        result.kept(layer.node, gone)
+    return None if rows.all() and columns.all() else layer.keep(rows, columns, B)
 
 
 def _shrink_shape(graph: ir.Graph, names: g.Names, value: ir.Value, axis: int, kept: Bools) -> None:

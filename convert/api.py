@@ -32,7 +32,7 @@ Calibration = str | Path | Item | Iterable[Item] | Callable[[], Iterable[Item]]
 def quantize(
     model: str | Path,
     output: str | Path,
-    calib_data: Calibration,
+    calib_data: Calibration | None = None,
     *,
     progress: Callable[[int], None] | None = None,
     **options: Any,
@@ -44,7 +44,8 @@ def quantize(
         output: path of the file to write; its parameters go beside it as .quant.json.
         calib_data: inputs that the model will see: an array (one input) or a dict of arrays by
             input name, samples along axis 0; an iterable of these; a function that returns one; or
-            a path or spec as for `midge quantize --calib-data`.
+            a path or spec as for `midge quantize --calib-data`. None with mode="dynamic" or
+            mode="weight-only".
         progress: called with the number of calibration samples done.
         options: fields of QuantizeOptions, e.g. per_channel=False, io_type="int8".
 
@@ -56,8 +57,10 @@ def quantize(
         if name not in known:
             hint = did_you_mean(name, known)
             raise InputError(f"quantize() has no option {name!r}.{hint}")
-    named = isinstance(calib_data, str | Path)
-    spec = str(calib_data) if named else InMemory(calib_data)
+    spec: str | InMemory | None = None
+    if calib_data is not None:
+        named = isinstance(calib_data, str | Path)
+        spec = str(calib_data) if named else InMemory(calib_data)
     return quantize_file(model, output, spec, QuantizeOptions(**options), progress=progress)
 
 

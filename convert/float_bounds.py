@@ -81,6 +81,17 @@ def inexact_buffers(plan: Plan) -> dict[int, bool]:
     return found
 
 
+def float_buffers(plan: Plan) -> set[int]:
+    """Return the buffers that steps of this module's kind reach, exact or not."""
+    found: set[int] = set()
+    for op in plan.ops:
+        if type(op.params) in FLOAT_KERNELS or any(
+            plan.tensors[t].buffer in found for t in op.inputs
+        ):
+            found.add(plan.tensors[op.output].buffer)
+    return found
+
+
 def reference(op: PlanOp, o: Operands) -> Array:
     """Return a step's result in float64 from float32 operands, [samples, *shape as stored]."""
     kernel = KERNELS.get(type(op.params)) or FLOAT_KERNELS[type(op.params)]

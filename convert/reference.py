@@ -42,15 +42,17 @@ class Level:
     Args:
         exact: session.x64quantprecision=1.
         int8: session.qdqisint8allowed=1.
+        optimize: all graph optimizations; without them the file runs operator by operator.
     """
 
     exact: bool
     int8: bool
+    optimize: bool = True
 
     @property
     def name(self) -> str:
         """The level as it is printed beside every claim."""
-        parts = ["ORT_ENABLE_ALL"]
+        parts = ["ORT_ENABLE_ALL" if self.optimize else "ORT_DISABLE_ALL"]
         parts += ["x64quantprecision=1 (no VNNI)"] if self.exact else []
         parts += ["qdqisint8allowed=1"] if self.int8 else []
         return ", ".join(parts)
@@ -88,6 +90,7 @@ class Reference:
         batch: int = 1,
         show: bool = True,
         reduced: ir.Model | None = None,
+        optimize: bool = True,
     ) -> None:
         """Load the file as it stands, and once more with its quantized tensors shown.
 
@@ -96,11 +99,12 @@ class Reference:
             batch: size of an unknown leading dimension.
             show: also load it with every quantized tensor as an output.
             reduced: the model without its dead channels, to show the tensors of instead.
+            optimize: with all graph optimizations, as users run it.
 
         Raises:
             ToolError: ONNX Runtime refuses the file.
         """
-        self.level = level_of(model)
+        self.level = level_of(model) if optimize else Level(False, False, False)
         whole = ir.to_proto(model)
         _own_constants(whole.graph)
         self._plain = self._session(whole)
@@ -122,7 +126,13 @@ class Reference:
             self._shown = self._session(proto)
 
     def _session(self, proto: onnx.ModelProto) -> Any:
-        return ort.make_session(proto, threads=1, exact=self.level.exact, keep_int8=self.level.int8)
+        return ort.make_session(
+            proto,
+            level="all" if self.level.optimize else "none",
+            threads=1,
+            exact=self.level.exact,
+            keep_int8=self.level.int8,
+        )
 
     def run(self, inputs: Mapping[str, Array]) -> tuple[list[Array], dict[str, Array]]:
         """Run one sample.

@@ -21,8 +21,9 @@ from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import Shapes, notices, read_model
 from midge.convert.passes.dead_channels import remove_dead_channels
-from midge.convert.plan import Plan
+from midge.convert.plan import Plan, PlanTensor
 from midge.convert.reference import Reference, needs_exact_kernels
+from midge.convert.verify_float import Judge
 from midge.convert.verify_tally import Check, Tally
 from midge.core.errors import InputError
 from midge.core.native import Compiler
@@ -122,8 +123,12 @@ def verify(
     lines = [*notices(whole), *reduction.notices(), *plan.notices]
     report = VerifyReport(str(path), notices=lines)
     executor = Executor(plan)
-    reference = Reference(whole, reduced=model) if with_ort else None
-    report.level = reference.level.name if reference else None
+    judge = Judge(plan)
+    report.notices += judge.notices()
+    references = [Reference(whole, reduced=model)] if with_ort else []
+    if with_ort and judge.requantizes:
+        references.append(Reference(whole, reduced=model, optimize=False))
+    report.level = "; ".join(r.level.name for r in references) or None
     with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
         programs = None
         if with_c:
@@ -140,7 +145,7 @@ def verify(
         tally = Tally(plan)
         for chunk in _chunks(plan, samples, count, seed):
             report.samples += len(chunk[0])
-            _compare(tally, executor, chunk, reference, programs)
+            _compare(tally, executor, judge, chunk, references, programs)
     report.checks = list(tally.checks.values())
     return report
 
@@ -173,8 +178,9 @@ def _chunks(
 def _compare(
     tally: Tally,
     executor: Executor,
+    judge: Judge,
     inputs: list[Array],
-    reference: Reference | None,
+    references: Sequence[Reference],
     programs: Sequence[HostProgram] | None,
 ) -> None:
     """Run one chunk of samples through every engine and count."""
@@ -183,18 +189,31 @@ def _compare(
     tally.begin(seen.outputs, seen.tensors)
     if programs is not None:
         raw = _raw(inputs)
-        rows = _rows(programs[0].run(raw), [y[:1].nbytes for y in seen.outputs])
-        shaped = zip(rows, seen.outputs, strict=True)
-        tally.c_outputs(seen.outputs, [r.view(y.dtype).reshape(y.shape) for r, y in shaped])
-        rows = _rows(programs[1].run(raw), [y.shape[1] for y in seen.steps])
-        tally.c_steps(seen.steps, list(rows))
-    if reference is not None:
+        rows = list(_rows(programs[1].run(raw), [y.shape[1] for y in seen.steps]))
+        outputs, steps = seen.outputs, seen.steps
+        if judge.compares_floats:
+            outputs, steps = judge.expected(inputs, rows)
+        tally.c_steps(steps, rows)
+        rows = list(_rows(programs[0].run(raw), [y[:1].nbytes for y in outputs]))
+        shaped = zip(rows, outputs, strict=True)
+        tally.c_outputs(outputs, [r.view(y.dtype).reshape(y.shape) for r, y in shaped])
+    for reference in references:
         names = [plan.tensors[t].name for t in plan.inputs]
         outputs, codes = reference.run_batch(names, inputs)
-        for index, y, other in zip(plan.outputs, seen.outputs, outputs, strict=True):
-            tally.ort(plan.tensors[index].name, y, other)
-        for name, other in codes.items():
-            tally.ort(name, seen.tensors[name], other)
+        shown = {plan.tensors[t].name: y for t, y in zip(plan.outputs, seen.outputs, strict=True)}
+        others = dict(zip(shown, outputs, strict=True)) | codes
+        for tensor in _compared(plan, others):
+            inexact = tensor.buffer in judge.inexact
+            if reference is references[-1 if inexact else 0]:
+                y = {**seen.tensors, **shown}[tensor.name]
+                tally.ort(tensor.name, y, judge.accepted(tensor, y, others[tensor.name]))
+
+
+def _compared(plan: Plan, names: Iterable[str]) -> list[PlanTensor]:
+    """Return the outputs and the tensors of the file that have these names."""
+    inside = (t for t in plan.tensors if t.file_params is not None and t.layout)
+    known = {t.name: t for t in (*inside, *(plan.tensors[t] for t in plan.outputs))}
+    return [known[name] for name in names]
 
 
 def _raw(inputs: Sequence[Array]) -> bytes:

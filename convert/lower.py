@@ -32,7 +32,7 @@ from midge.convert.lower_params import (
 )
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_program import Program, Stored
-from midge.convert.lower_real import Reals
+from midge.convert.lower_real import Reals, no_form
 from midge.convert.lower_seams import in_codes
 from midge.convert.lower_tables import table_of, unary
 from midge.convert.lower_target import Target, limits_of
@@ -155,6 +155,8 @@ class Lowering:
             real = self.program.new(name, shape, lay.identity(shape), None)
             inputs = [stored.tensor]
             return self.program.op(name, Dequantize(stored.stored_codes), inputs, real)
+        if value not in self.codes:
+            raise no_form(value)
         stored = self.codes[value]
         stored = self.program.reorder(stored, lay.identity(shape), "in_order")
         if stored.codes.dtype == "uint8":

@@ -30,7 +30,7 @@ from midge.convert.lower_program import Stored
 from midge.convert.lower_target import limits_of
 from midge.convert.plan import Dequantize
 from midge.convert.plan_float import UNLIMITED, Limits
-from midge.core.errors import InputError, UnsupportedError
+from midge.core.errors import InputError
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -137,7 +137,7 @@ class Reals:
         if g.is_op(found.node, *LAYERS_F32):
             return LAYERS_F32[found.node.op_type](low, Layer(found.node, name, found.limits))
         if not g.is_op(found.node, *FLOAT):
-            raise no_form(found.node)
+            raise no_form(value)
         return FLOAT[found.node.op_type](low, found.node, found.node.outputs.index(value))
 
     def _given(self, value: ir.Value) -> Stored:
@@ -191,11 +191,15 @@ def _activations(node: ir.Node) -> list[ir.Value]:
     ]
 
 
-def no_form(node: ir.Node) -> UnsupportedError:
-    """Return the error for an operator that midge cannot compute."""
-    return fail(
-        node,
-        "midge has neither an integer nor a float form of it",
+def no_form(value: ir.Value) -> InputError:
+    """Return the error for a value that midge cannot compute."""
+    node = value.producer()
+    if node is None:
+        return InputError(f"tensor {value.name!r} is {value.dtype}; midge computes float32 values.")
+    remedy = (
         "rewrite it with supported operators (`midge inspect --ops` lists them), or end the "
-        "compiled part before it",
+        "compiled part before it"
     )
+    if value.dtype not in (None, ir.DataType.FLOAT):
+        return fail(node, f"its output {value.name!r} is {value.dtype}", remedy)
+    return fail(node, "midge has neither an integer nor a float form of it", remedy)

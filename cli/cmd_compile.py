@@ -13,7 +13,7 @@ from midge.cli.options import (
     seed_option,
 )
 from midge.convert.api import name_from
-from midge.convert.compile import CompileReport, compile_file
+from midge.convert.compile import HOST, TARGETS, CompileReport, compile_file
 
 NOTHING = "unknown"
 
@@ -26,6 +26,12 @@ NOTHING = "unknown"
     metavar="IDENTIFIER",
     help="Prefix of files and symbols; made from the file's name by default.",
 )
+@click.option(
+    "--target",
+    default=HOST,
+    show_default=True,
+    help="; ".join(f"{name}: {what}" for name, what in TARGETS.items()) + ".",
+)
 @input_shape_option
 @seed_option
 @common_options
@@ -33,6 +39,7 @@ def command(
     model: Path,
     output: Path,
     name: str | None,
+    target: str,
     input_shapes: dict[str, tuple[int, ...]],
     seed: int,
     as_json: bool,
@@ -41,20 +48,21 @@ def command(
     """Write a quantized ONNX file as C that needs nothing but a C99 compiler.
 
     MODEL is a quantized .onnx file, midge's own or another tool's. The folder builds with
-    `cc -O2 -c OUTPUT/*.c`; its golden test has run on this machine before the folder appears.
+    `cc -O2 -c OUTPUT/*.c`; unless --target is c99, its golden test has run on this machine before
+    the folder appears.
     """
     console = Console(as_json, quiet)
+    chosen = name_from(model) if name is None else name
     with console.working(f"Compiling {model}"):
         report = compile_file(
-            model, output, name or name_from(model), input_shapes=input_shapes, seed=seed
+            model, output, chosen, input_shapes=input_shapes, seed=seed, target=target
         )
     for line in report.notices:
         console.notice(line)
     show_sizes(console, report)
-    console.text(
-        f"{report.directory}: {len(report.files)} files; "
-        f"the golden test gives the executor's bits on this machine"
-    )
+    tested = "the golden test gives the executor's bits on this machine"
+    done = tested if target == HOST else "not built here"
+    console.text(f"{report.directory}: {len(report.files)} files; {done}")
     console.result(report.to_json())
 
 

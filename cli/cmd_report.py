@@ -10,6 +10,7 @@ from midge.cli.console import Console
 from midge.cli.options import common_options, output_option
 from midge.cli.report import write_report
 from midge.cli.report_models import report_models
+from midge.convert.onnx_out import check_folder
 
 
 @click.command("report")
@@ -38,6 +39,7 @@ def command(
     their label or, without labels, where it stands in the first model.
     """
     console = Console(as_json, quiet)
+    check_folder(output)
     with console.working(f"Measuring {len(models)} models"), tempfile.TemporaryDirectory() as work:
         report = report_models(models, data, title, Path(work))
     page, _ = write_report(report, output)

@@ -12,7 +12,7 @@ from midge.cli.recipe import build, dataclass_schema, read_recipe
 from midge.convert.build import host_program
 from midge.convert.compile import compile_file, read_plan
 from midge.convert.executor import Executor
-from midge.convert.onnx_out import write_bytes
+from midge.convert.onnx_out import check_folder, write_bytes
 from midge.convert.pipeline import quantize_file
 from midge.convert.trained import write_float, write_trained
 from midge.core import Tensor, manual_seed
@@ -147,6 +147,7 @@ def run_training(recipe: TrainRecipe, directory: Path, console: Console) -> Trai
     Raises:
         InputError: the data or a file is at fault.
     """
+    check_folder(directory)
     split = load(recipe.data)
     directory.mkdir(parents=True, exist_ok=True)
     train, validation = split_validation(split, recipe.train.seed)

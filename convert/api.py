@@ -83,7 +83,7 @@ def compile(
         InputError: the file, the name or a shape is at fault.
         CheckError: the compiled C differs from the integer executor.
     """
-    chosen = name or name_from(model)
+    chosen = name_from(model) if name is None else name
     return compile_file(model, directory, chosen, input_shapes=input_shapes)
 
 

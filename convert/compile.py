@@ -16,15 +16,22 @@ from midge.convert.executor import Executor
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import notices, read_model
+from midge.convert.onnx_out import check_folder, require_runs
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
-from midge.core.errors import CheckError, InputError
+from midge.core.errors import CheckError, InputError, did_you_mean
 from midge.core.native import Compiler, compile_program
 
 Array = npt.NDArray[Any]
 GOLDEN_SAMPLES = 4
+HOST, C99 = "host", "c99"
+TARGETS = {
+    HOST: "C99, built, tested and measured on this machine",
+    C99: "the same C99, only written: no compiler is needed",
+}
 SELF_TEST_TIMEOUT_S = 600
+UNTESTED = "target c99: nothing was built or measured here; run `make test` in the folder."
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,7 @@ def compile_file(
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
+    target: str = HOST,
     compiler: Compiler | None = None,
 ) -> CompileReport:
     """Write a quantized ONNX file as C, compile it for this machine and run its golden test.
@@ -81,6 +89,7 @@ def compile_file(
         name: prefix of files and symbols, a C identifier.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         seed: of the random golden inputs.
+        target: one of TARGETS.
         compiler: for the golden test; default: the first one found.
 
     Raises:
@@ -89,16 +98,21 @@ def compile_file(
         CheckError: the compiled C differs from the integer executor.
     """
     check_name(name)
+    check_target(target)
     directory = Path(directory)
+    check_folder(directory)
     plan = read_plan(path, name, input_shapes)
     inputs = random_inputs(plan, GOLDEN_SAMPLES, seed)
+    names = [plan.tensors[i].name for i in plan.inputs]
+    require_runs(path, {name: x[0] for name, x in zip(names, inputs, strict=True)})
     golden = inputs, Executor(plan).run_batch(inputs)
-    with tempfile.TemporaryDirectory(prefix="midge-compile-") as scratch:
-        # What fails its test never reaches the user's folder.
-        emit(plan, Path(scratch) / "c", name, golden=golden)
-        self_test(Path(scratch) / "c", name, compiler=compiler)
+    if target == HOST:
+        with tempfile.TemporaryDirectory(prefix="midge-compile-") as scratch:
+            # What fails its test never reaches the user's folder.
+            emit(plan, Path(scratch) / "c", name, golden=golden)
+            self_test(Path(scratch) / "c", name, compiler=compiler)
     written = emit(plan, directory, name, golden=golden)
-    size, lines = _size(directory, name)
+    size, lines = _size(directory, name) if target == HOST else (None, [UNTESTED])
     return CompileReport(
         directory,
         name,
@@ -109,6 +123,20 @@ def compile_file(
         size,
         (*plan.notices, *lines),
     )
+
+
+def check_target(target: str) -> None:
+    """Refuse a target that does not exist.
+
+    Raises:
+        InputError: with those that do.
+    """
+    if target not in TARGETS:
+        known = "; ".join(f"{name} ({what})" for name, what in TARGETS.items())
+        raise InputError(
+            f"--target {target!r} does not exist; the targets are {known}."
+            f"{did_you_mean(target, TARGETS)}"
+        )
 
 
 def read_plan(

@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from midge.convert import emit_c, emit_host
 from midge.convert.build import MATH_HEADER
 from midge.convert.emit_records import records
+from midge.convert.onnx_out import check_folder
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan
 from midge.core.errors import InputError, UnsupportedError
@@ -146,20 +148,45 @@ def _present_runtime(directory: Path) -> list[str]:
 
 
 def _write_all(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write every file beside the folder first, then move them in."""
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory} is a file; name a folder for the C sources.")
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}-"))
+    """Write every file beside the folder first, then move all in; whatever fails is taken back."""
+    check_folder(directory)
+    where = directory
     try:
-        for name, text in texts.items():
-            (staging / name).parent.mkdir(exist_ok=True)
-            (staging / name).write_text(text, encoding="utf-8", newline="\n")
-        for name in texts:
-            target = directory / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(staging / name, target)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}-"))
+        try:
+            for name, text in texts.items():
+                where = directory / name
+                _write(staging / "new" / name, text.encode())
+                if where.exists():
+                    _write(staging / "old" / name, where.read_bytes())
+            _move(staging / "new", staging / "old", directory, texts)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
     except OSError as error:
-        raise InputError(f"{directory}: cannot write the C sources ({error.strerror}).") from error
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        raise InputError(f"{where}: cannot write the C sources ({error.strerror}).") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _move(new: Path, old: Path, directory: Path, names: Iterable[str]) -> None:
+    """Put files in place; what stops half-way, an interruption too, leaves the old ones."""
+    moved = []
+    try:
+        for name in names:
+            moved.append(name)
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(new / name, directory / name)
+    except BaseException:
+        for name in reversed(moved):
+            target = directory / name
+            if (old / name).exists():
+                os.replace(old / name, target)
+            else:
+                target.unlink(missing_ok=True)
+            with suppress(OSError):
+                target.parent.rmdir()  # only where nothing is left in it
+        raise

@@ -17,6 +17,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.onnx_check import check_extents, check_message, check_operators
 from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
 
@@ -45,7 +46,9 @@ def read_model(
     """
     path = Path(path)
     proto = _parse(path)
-    _check_operators(proto, path)
+    _check_opsets(proto, path)
+    check_operators(proto, str(path), DOMAINS)
+    check_message(proto, str(path))
     lines: list[str] = []
     proto = _inline(proto, path)
     _drop_initializer_inputs(proto.graph)
@@ -54,7 +57,9 @@ def read_model(
     _check(proto, path)
     _forget_negative_dims(proto.graph)
     _bind(proto.graph, input_shapes or {}, path)
+    check_extents(proto, str(path))
     proto = _infer(proto, path)
+    check_extents(proto, str(path))
     model = ir.from_proto(proto)
     if not dynamic:
         require_known_dims(model, path)
@@ -108,8 +113,8 @@ def _what_it_is(raw: bytes) -> str:
     return "the file is damaged, cut short or of another kind"
 
 
-def _check_operators(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse opsets that the installed onnx does not know and operators of unknown domains."""
+def _check_opsets(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse opsets that the installed onnx does not know."""
     newest = onnx.defs.onnx_opset_version()
     for entry in proto.opset_import:
         if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
@@ -119,14 +124,6 @@ def _check_operators(proto: onnx.ModelProto, path: Path) -> None:
             )
     if not any(entry.domain in ("", "ai.onnx") for entry in proto.opset_import):
         raise InputError(f"{path}: the model imports no ONNX opset.")
-    local = {f.domain for f in proto.functions}
-    for node in proto.graph.node:
-        if node.domain not in DOMAINS and node.domain not in local:
-            raise InputError(
-                f"{path}: node {node.name or node.output[0]!r} is the operator "
-                f"{node.domain}::{node.op_type}, which midge does not know; "
-                "export the model with standard ONNX operators."
-            )
 
 
 def _inline(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:

@@ -1,7 +1,8 @@
 """Writing ONNX files: checked, run once, the same bytes every time, and never half a file."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +41,58 @@ def write_model(
         ToolError: onnx or ONNX Runtime finds fault with the model.
         InputError: the file cannot be written.
     """
-    path = Path(path)
+    write_bytes(Path(path), checked_bytes(model, Path(path), sample))
+
+
+def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | None = None) -> bytes:
+    """Check a model, run it once in ONNX Runtime and return the bytes of its file.
+
+    Args:
+        model: any graph.
+        path: where they go, for messages.
+        sample: inputs for the run; ones by default, with 1 for unknown dimensions.
+
+    Raises:
+        ToolError: onnx or ONNX Runtime finds fault with the model.
+    """
     proto = to_proto(model)
     try:
         onnx.checker.check_model(proto, full_check=True)
     except Exception as error:
         raise ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}") from error
     run(make_session(proto), sample or example_inputs(model))
-    write_bytes(path, proto.SerializeToString(deterministic=True))
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+@contextmanager
+def blame(path: str | Path, model: ir.Model) -> Iterator[None]:
+    """Where ONNX Runtime refuses a result, tell whether it refuses the source just as well.
+
+    Args:
+        path: of the source.
+        model: as read from there.
+
+    Raises:
+        InputError: in place of a ToolError, the source does not run.
+    """
+    feeds = example_inputs(model)
+    try:
+        yield
+    except ToolError as error:
+        require_runs(path, feeds)
+        raise error
+
+
+def require_runs(path: str | Path, feeds: Mapping[str, Array]) -> None:
+    """Refuse a file that ONNX Runtime does not run, as parts of it do not fit together.
+
+    Raises:
+        InputError: in ONNX Runtime's words.
+    """
+    try:
+        run(make_session(Path(path), level="none"), feeds)
+    except ToolError as error:
+        raise InputError(f"{path} does not run: {error}") from error
 
 
 def example_inputs(model: ir.Model) -> dict[str, Array]:
@@ -73,7 +118,22 @@ def check_output(source: str | Path, path: Path) -> None:
         raise InputError(f"{path} is a directory; give a file name.")
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise InputError(f"{path} is the model that is read; give another output.")
-    folder = path.absolute().parent
+    _check_place(path, path.absolute().parent)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a folder that cannot be written, before the work is done.
+
+    Raises:
+        InputError: naming what stands in the way.
+    """
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; name a folder.")
+    _check_place(path, path.absolute())
+
+
+def _check_place(path: Path, folder: Path) -> None:
+    """Refuse a path whose folder neither is one that can be written nor can be made."""
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
@@ -88,14 +148,31 @@ def write_bytes(path: Path, data: bytes) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    write_files({path: data})
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: every one under a temporary name, then all renamed.
+
+    Args:
+        files: content by path.
+
+    Raises:
+        InputError: one cannot be written; none has been replaced.
+    """
+    temporary = {p: p.with_name(f".{p.name}.{os.getpid()}.part") for p in files}
+    path = Path()
     try:
-        if path.is_dir():
-            raise InputError(f"{path} is a directory; give a file name.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+        for path, data in files.items():
+            if path.is_dir():
+                raise InputError(f"{path} is a directory; give a file name.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary[path].write_bytes(data)
+        for path in files:
+            os.replace(temporary[path], path)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        for part in temporary.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)

@@ -1,6 +1,5 @@
 """The road from a float ONNX file to a quantized one, as one readable function."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from midge.convert.calibration_data import RANDOM, Sample, Samples, Spec, open_s
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
-from midge.convert.onnx_out import check_output, write_bytes, write_model
+from midge.convert.onnx_out import blame, check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
 from midge.convert.pipeline_nodes import (
     nodes_by_name,
@@ -33,8 +32,10 @@ from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import (
     QuantizeOptions,
     QuantizeReport,
+    as_json,
     check_data,
     check_options,
+    file_record,
     parameters_path,
     parameters_record,
 )
@@ -70,8 +71,9 @@ def convert_file(
     check_output(path, Path(out))
     model = read_model(path, input_shapes)
     before = nodes_by_name(model)
-    records = canonicalize(model)
-    write_model(model, out)
+    with blame(path, model):
+        records = canonicalize(model)
+        write_model(model, out)
     left = [Coverage(g.label(n), g.operator(n), "float", "not quantized") for n in model.graph]
     return ConvertReport(Path(out), with_folded(left, records, before), notices(model))
 
@@ -104,6 +106,7 @@ def quantize_file(
     if calib_spec is None:
         return quantize_weights_file(path, out, options)
     check_output(path, out)
+    check_output(path, parameters_path(out))
     model, samples = _open(path, calib_spec, options)
     before, lines = nodes_by_name(model), notices(model)
     records = canonicalize(model)
@@ -128,10 +131,12 @@ def quantize_file(
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
-    write_model(quantized.model, out, log.first if options.io_type == "float32" else None)
+    sample = log.first if options.io_type == "float32" else None
+    data = checked_bytes(quantized.model, out, sample)
+    written = file_record(out, data)
+    record = parameters_record(path, written, calib_spec, options, samples, params, quantized)
     parameters = parameters_path(out)
-    record = parameters_record(path, out, calib_spec, options, samples, params, quantized)
-    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    write_files({out: data, parameters: as_json(record)})
     coverage = with_folded(quantized.coverage, records, before)
     return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
 

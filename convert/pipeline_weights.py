@@ -1,11 +1,10 @@
 """The road from a float ONNX file to a dynamic or weight-only INT8 one; no data is needed."""
 
-import json
 from pathlib import Path
 
 from midge.convert.canonical import canonicalize
 from midge.convert.onnx_in import notices, read_model
-from midge.convert.onnx_out import check_output, write_bytes, write_model
+from midge.convert.onnx_out import blame, check_output, checked_bytes, write_files
 from midge.convert.pipeline_nodes import (
     nodes_by_name,
     refuse_quantized,
@@ -16,6 +15,8 @@ from midge.convert.quantize_dynamic import quantize_weights
 from midge.convert.quantize_report import (
     QuantizeOptions,
     QuantizeReport,
+    as_json,
+    file_record,
     parameters_path,
     weights_record,
 )
@@ -38,6 +39,7 @@ def quantize_weights_file(
     """
     out = Path(out)
     check_output(path, out)
+    check_output(path, parameters_path(out))
     model = read_model(path, options.input_shapes)
     refuse_quantized(model, path)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
@@ -49,9 +51,10 @@ def quantize_weights_file(
     )
     if not quantized.scales:
         lines.append(f"no node of {path} has a weight that can be quantized.")
-    write_model(quantized.model, out, None)
+    with blame(path, quantized.model):
+        data = checked_bytes(quantized.model, out)
+    record = weights_record(path, file_record(out, data), options, quantized.scales)
     parameters = parameters_path(out)
-    record = weights_record(path, out, options, quantized.scales)
-    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    write_files({out: data, parameters: as_json(record)})
     coverage = with_folded(quantized.coverage, records, before)
     return QuantizeReport(out, parameters, coverage, lines + not_found, 0)

@@ -1,6 +1,7 @@
 """What quantizing a file takes and gives: options, report, and the .quant.json beside it."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,17 +142,20 @@ def parameters_path(out: Path) -> Path:
 
 def parameters_record(
     path: str | Path,
-    out: Path,
+    written: Mapping[str, str],
     spec: Spec,
     options: QuantizeOptions,
     samples: Samples,
     params: Mapping[str, QuantParams],
     quantized: QuantizedGraph,
 ) -> dict[str, Any]:
-    """Return the content of the .quant.json: what makes the file reproducible and readable."""
+    """Return the content of the .quant.json: what makes the file reproducible and readable.
+
+    `written` is the file_record of the quantized file.
+    """
     return {
         "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
-        "quantized": {"name": out.name, "sha256": _sha256(out)},
+        "quantized": dict(written),
         "mode": options.mode,
         "calibration": {
             "method": options.calibration_method,
@@ -176,18 +180,31 @@ def parameters_record(
 
 
 def weights_record(
-    path: str | Path, out: Path, options: QuantizeOptions, scales: Mapping[str, Array]
+    path: str | Path,
+    written: Mapping[str, str],
+    options: QuantizeOptions,
+    scales: Mapping[str, Array],
 ) -> dict[str, Any]:
     """Return the content of the .quant.json of a file that was quantized without data."""
     return {
         "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
-        "quantized": {"name": out.name, "sha256": _sha256(out)},
+        "quantized": dict(written),
         "mode": options.mode,
         "per_channel": options.per_channel,
         "weights": {
             name: {"scale": [float(s) for s in scale.reshape(-1)]} for name, scale in scales.items()
         },
     }
+
+
+def file_record(path: Path, data: bytes) -> dict[str, str]:
+    """Return name and hash of a file that is going to hold `data`."""
+    return {"name": path.name, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def as_json(record: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a .quant.json."""
+    return (json.dumps(record, indent=1) + "\n").encode()
 
 
 def _sha256(path: Path) -> str:

@@ -131,7 +131,8 @@ def check_names(
     for name in nodes_to_exclude:
         if name not in names:
             raise InputError(
-                f"--nodes-to-exclude: no node is called {name!r}.{did_you_mean(name, names)}"
+                f"--nodes-to-exclude: no node is called {name!r}; `midge inspect` lists them."
+                f"{did_you_mean(name, names)}"
             )
     present = sorted({g.operator(n) for n in model.graph})
     for op_type in op_types or ():

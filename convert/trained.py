@@ -1,7 +1,5 @@
 """Writes what training made as ONNX: a float module, and its QAT twin with the same bits."""
 
-import hashlib
-import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,10 +7,10 @@ import onnx_ir as ir
 
 from midge.convert.canonical import canonicalize
 from midge.convert.from_trace import trace_to_onnx, verify_export
-from midge.convert.onnx_out import write_bytes, write_model
+from midge.convert.onnx_out import checked_bytes, write_files, write_model
 from midge.convert.pipeline_nodes import with_folded
 from midge.convert.quantize import quantize_graph
-from midge.convert.quantize_report import QuantizeReport, parameters_path
+from midge.convert.quantize_report import QuantizeReport, as_json, file_record, parameters_path
 from midge.core import Tensor, nn
 from midge.core.trace import trace
 from midge.quant.qat import QATModel
@@ -61,11 +59,11 @@ def write_trained(
     before = {node.name or "": node.op_type for node in graph.graph}
     records = canonicalize(graph)
     quantized = quantize_graph(graph, export.params, export.layers, io_type=io_type)
-    write_model(quantized.model, path)
+    data = checked_bytes(quantized.model, path)
     coverage = with_folded(quantized.coverage, records, before)
     parameters = parameters_path(path)
     record = {
-        "quantized": {"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
+        "quantized": file_record(path, data),
         "calibration": {"method": "quantization-aware training"},
         "seed": seed,
         "per_channel": model.per_channel,
@@ -78,5 +76,5 @@ def write_trained(
             for key, codes in quantized.codes.items()
         },
     }
-    write_bytes(parameters, (json.dumps(record, indent=1) + "\n").encode())
+    write_files({path: data, parameters: as_json(record)})
     return QuantizeReport(path, parameters, coverage, quantized.notices, 0)

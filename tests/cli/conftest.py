@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,54 @@ def files(tmp_path: Path, midge: Run) -> dict[str, Path]:
     status, _, err = midge("quantize", model, "-o", quantized, "--calib-data", calibration)
     assert status == 0, err
     return {"model": model, "calibration": calibration, "quantized": quantized}
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a float model, calibration data, the quantized model and its C."""
+    folder = tmp_path_factory.mktemp("template")
+    data = np.random.default_rng(1).standard_normal((16, 2, 6, 6)).astype(np.float32)
+    onnx.save(small_model(), folder / "small.onnx")
+    np.save(folder / "calibration.npy", data)
+    model, out = str(folder / "small.onnx"), str(folder / "small.int8.onnx")
+    calibration = str(folder / "calibration.npy")
+    assert run(["quantize", model, "-o", out, "--calib-data", calibration, "--quiet"]) == 0
+    assert run(["compile", out, "-o", str(folder / "c"), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Change into a folder of the test's own that holds what `template` holds."""
+    folder = tmp_path / "here"
+    shutil.copytree(template, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Return the bytes of every file below a folder, hidden ones too, and None for folders."""
+    paths = sorted(p for p in folder.rglob("*") if "__pycache__" not in p.parts)
+    return {str(p): p.read_bytes() if p.is_file() else None for p in paths}
+
+
+@pytest.fixture
+def refused(here: Path, midge: Run) -> Callable[..., str]:
+    """Return a function that runs a command line which must fail in one line and change no file."""
+
+    def check(*arguments: str, words: tuple[str, ...], status: int = 2) -> str:
+        before = contents(here)
+        got, out, err = midge(*arguments)
+        lines = err.splitlines()
+        assert (got, out) == (status, ""), err
+        assert [line for line in lines if line.startswith("Error: ")] == lines[-1:], err
+        assert "Traceback" not in err
+        assert "internal error" not in err
+        assert all(word in lines[-1] for word in words), err
+        assert contents(here) == before
+        return lines[-1]
+
+    return check
 
 
 @pytest.fixture(scope="session")

@@ -163,7 +163,14 @@ def test_contradicting_shapes_are_refused(saved):
 def test_a_cycle_is_refused(saved):
     proto = conv_proto()
     proto.graph.node[0].input[0] = "y"
-    assert "not valid ONNX" in message(saved(proto))
+    assert "a cycle through 'y'" in message(saved(proto))
+
+
+def test_nodes_in_another_order_are_sorted(saved):
+    proto = conv_proto()
+    proto.graph.node.insert(0, helper.make_node("Relu", ["y"], ["z"]))
+    proto.graph.output[0].name = "z"
+    assert [n.op_type for n in read_model(saved(proto)).graph] == ["Conv", "Relu"]
 
 
 def test_nodes_get_names_and_given_ones_stay(saved):

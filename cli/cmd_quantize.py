@@ -100,6 +100,11 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
     show_default=True,
     help="Leave out channels that change no bit of the outputs, or keep them.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Write nothing and exit 1 when a node stays in float unasked or a range collapsed.",
+)
 @click.option("--skip-bad-samples", is_flag=True, help="Leave samples with NaN or Inf out.")
 @input_shape_option
 @seed_option

@@ -40,6 +40,7 @@ from midge.convert.quantize_report import (
     parameters_record,
 )
 from midge.convert.select import Selection, check_names, select
+from midge.convert.strict import check_strict
 from midge.quant.scheme import QuantParams
 
 __all__ = ["QuantizeOptions", "QuantizeReport", "canonicalize", "convert_file", "quantize_file"]
@@ -98,6 +99,7 @@ def quantize_file(
 
     Raises:
         InputError: the model, the data or an option is at fault; nothing is written.
+        CheckError: `strict` and something stays in float or a range collapsed; nothing is written.
         ToolError: ONNX Runtime or onnx refuse the result; nothing is written.
     """
     options, out = options or QuantizeOptions(), Path(out)
@@ -131,13 +133,15 @@ def quantize_file(
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
+    coverage = with_folded(quantized.coverage, records, before)
+    if options.strict:
+        check_strict(coverage, collapsed)
     sample = log.first if options.io_type == "float32" else None
     data = checked_bytes(quantized.model, out, sample)
     written = file_record(out, data)
     record = parameters_record(path, written, calib_spec, options, samples, params, quantized)
     parameters = parameters_path(out)
     write_files({out: data, parameters: as_json(record)})
-    coverage = with_folded(quantized.coverage, records, before)
     return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
 
 

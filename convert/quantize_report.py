@@ -38,6 +38,7 @@ class QuantizeOptions:
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         dead_channels: leave out channels that change no bit of the outputs.
+        strict: a node that stays in float unasked, or a range that collapsed, is an error.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         seed: of everything random.
     """
@@ -52,6 +53,7 @@ class QuantizeOptions:
     nodes_to_exclude: tuple[str, ...] = ()
     op_types_to_quantize: tuple[str, ...] | None = None
     dead_channels: bool = True
+    strict: bool = False
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     seed: int = 0
 
@@ -128,6 +130,8 @@ def check_data(calib_spec: object | None, options: QuantizeOptions) -> None:
             f"--mode {options.mode} takes no calibration data; leave --calib-data out, or use "
             "--mode static."
         )
+    if options.strict:
+        raise InputError(f"--strict has no meaning in --mode {options.mode}; leave it out.")
     fixed = {"io_type": "float32", "activation_type": "uint8", "calibration_method": "minmax"}
     for name, value in fixed.items():
         if getattr(options, name) != value:

@@ -196,10 +196,7 @@ def no_form(value: ir.Value) -> InputError:
     node = value.producer()
     if node is None:
         return InputError(f"tensor {value.name!r} is {value.dtype}; midge computes float32 values.")
-    remedy = (
-        "rewrite it with supported operators (`midge inspect --ops` lists them), or end the "
-        "compiled part before it"
-    )
+    remedy = "rewrite it with supported operators, or end the compiled part before it"
     if value.dtype not in (None, ir.DataType.FLOAT):
         return fail(node, f"its output {value.name!r} is {value.dtype}", remedy)
     return fail(node, "midge has neither an integer nor a float form of it", remedy)

@@ -15,11 +15,10 @@ import numpy.typing as npt
 from midge.convert.executor import compute
 from midge.convert.executor_ops import Operands
 from midge.convert.float_bounds import (
-    error_bound,
     float_buffers,
     inexact_buffers,
     is_exact,
-    reference,
+    within_bound,
 )
 from midge.convert.golden import CODE_SHARE, FLOAT_SHARE
 from midge.convert.plan import Plan, PlanOp, PlanTensor
@@ -154,9 +153,4 @@ def _best(plan: Plan, op: PlanOp, operands: Sequence[Array], actual: Array) -> A
     if is_exact(op.params):
         return expected
     o = Operands(operands, [plan.tensors[t] for t in op.inputs], plan.tensors[op.output])
-    with np.errstate(all="ignore"):
-        truth = reference(op, o)
-        near = np.abs(actual.astype(np.float64) - truth) <= error_bound(op, o)
-    both_nan = np.isnan(actual.astype(np.float64)) & np.isnan(truth)
-    same_infinity = np.isinf(truth) & (actual == truth)
-    return np.where(near | both_nan | same_infinity, actual, expected)
+    return np.where(within_bound(op, o, actual), actual, expected)

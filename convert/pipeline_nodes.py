@@ -42,7 +42,7 @@ def refuse_quantized(model: ir.Model, path: str | Path) -> None:
         InputError: naming the first.
     """
     for node in model.graph:
-        if "Quantize" in node.op_type or node.op_type.startswith("QLinear"):
+        if "quantize" in node.op_type.lower() or node.op_type.startswith("QLinear"):
             raise InputError(
                 f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
                 "the float model, or compile this one as it is."

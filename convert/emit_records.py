@@ -4,6 +4,7 @@ One function per Plan parameter class, in the table RECORDS.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -77,13 +78,22 @@ def _conv2d(step: Step) -> list[Record]:
     assert isinstance(p, Conv2d)
     _check_multipliers(step, p.requantization.m)
     _, kh, kw, _ = p.weight.shape
+    if p.weight_zero_point:
+        return [_asymmetric(step, p)]
     one_by_one = (kh, kw, *p.stride, p.groups) == (1, 1, 1, 1, 1) and not any(p.pads)
     if one_by_one:
         return [_matrix_product(step, p, int(np.prod(step.x[0].shape[:-1], dtype=np.int64)))]
-    N, H, W, C = step.x[0].shape
-    depthwise = p.groups == C
+    depthwise = p.groups == step.x[0].shape[3]
     packed = pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)
-    words: Words = {
+    words = _conv2d_words(step, p, *packed)
+    return [record(step, f"midge_{'depthwise_' * depthwise}conv2d_s8", words)]
+
+
+def _conv2d_words(step: Step, p: Conv2d, *packed: Array) -> Words:
+    """Return the words of a convolution of step.x[0], whose constants are `packed`."""
+    _, kh, kw, _ = p.weight.shape
+    N, H, W, C = step.x[0].shape
+    return {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, multipliers, weights", *packed),
         "MIDGE_CONV_X_SIZE": step.pair("input size", H, W),
         "MIDGE_CONV_Y_SIZE": step.pair("output size", *step.y.shape[1:3]),
@@ -95,7 +105,13 @@ def _conv2d(step: Step) -> list[Record]:
         "MIDGE_CONV_GROUPS": step.pair("batch and groups", N, p.groups),
         "MIDGE_CONV_CODES": _codes(p.x_zero_point, p.requantization),
     }
-    return [record(step, f"midge_{'depthwise_' * depthwise}conv2d_s8", words)]
+
+
+def _asymmetric(step: Step, p: Conv2d) -> Record:
+    """Return the record of a convolution by weights with a zero-point, grouped in any way."""
+    words = _conv2d_words(step, p, *pack.conv2d(p))
+    words["MIDGE_CONV_W_ZERO_POINT"] = word(p.weight_zero_point)
+    return record(step, "midge_conv2d_asymmetric_s8", words)
 
 
 def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int) -> Record:
@@ -115,7 +131,23 @@ def _fully_connected(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, FullyConnected)
     _check_multipliers(step, p.requantization.m)
-    return [_matrix_product(step, p, count(step.x[0]) // p.weight.shape[1])]
+    rows = count(step.x[0]) // p.weight.shape[1]
+    if not p.weight_zero_point:
+        return [_matrix_product(step, p, rows)]
+    out, depth = p.weight.shape
+    line = Conv2d(
+        weight=p.weight.reshape(out, 1, 1, depth),
+        bias=p.bias,
+        stride=(1, 1),
+        pads=(0, 0, 0, 0),
+        dilation=(1, 1),
+        groups=1,
+        x_zero_point=p.x_zero_point,
+        requantization=p.requantization,
+        weight_zero_point=p.weight_zero_point,
+    )
+    x, y = (replace(t, shape=(1, 1, rows, n)) for t, n in ((step.x[0], depth), (step.y, out)))
+    return [_asymmetric(replace(step, x=(x,), y=y), line)]
 
 
 def _add(step: Step) -> list[Record]:

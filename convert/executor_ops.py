@@ -91,11 +91,12 @@ def images(X: Array) -> Array:
 
 def conv2d(p: Conv2d, o: Operands) -> Array:
     """Convolve: exact integer sums held in floats, then R1."""
-    dtype = arithmetic.accumulation_dtype(p.weight, 0)
-    channels, kh, kw, depth = p.weight.shape
+    weight = p.centred
+    dtype = arithmetic.accumulation_dtype(weight, 0)
+    channels, kh, kw, depth = weight.shape
     X = images(o.x[0]).astype(dtype) - dtype(p.x_zero_point)
     views = windows(padded(X, p.pads, 0), (kh, kw), p.stride, o.y.shape[1:3], p.dilation)
-    W = p.weight.reshape(channels, kh * kw, depth).astype(dtype)
+    W = weight.reshape(channels, kh * kw, depth).astype(dtype)
     if p.groups == X.shape[-1]:
         acc = depthwise(views, W[..., 0])
     else:
@@ -129,9 +130,10 @@ def depthwise(views: list[Array], W: Array) -> Array:
 
 def fully_connected(p: FullyConnected, o: Operands) -> Array:
     """Multiply rows by the weights, then R1."""
-    dtype = arithmetic.accumulation_dtype(p.weight, 0)
-    X = o.x[0].reshape(-1, p.weight.shape[1]).astype(dtype) - dtype(p.x_zero_point)
-    acc = (X @ p.weight.astype(dtype).T).astype(np.int32) + p.bias
+    weight = p.centred
+    dtype = arithmetic.accumulation_dtype(weight, 0)
+    X = o.x[0].reshape(-1, weight.shape[1]).astype(dtype) - dtype(p.x_zero_point)
+    acc = (X @ weight.astype(dtype).T).astype(np.int32) + p.bias
     return _requantize(acc, p.requantization).reshape(len(o.x[0]), *o.y.shape)
 
 

@@ -12,12 +12,12 @@ from midge.convert import layout as lay
 from midge.convert.layout import Layout
 from midge.convert.lower_params import (
     Weight,
+    any_weight,
     bias,
     check_accumulator,
     fail,
     real_constant,
     scalar_codes,
-    weight,
 )
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Target
@@ -33,9 +33,9 @@ def conv(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     x = low.operand(node, 0)
     if len(x.shape) not in (3, 4):
         raise fail(node, f"its input has {len(x.shape)} axes", "use a 1-D or 2-D convolution")
-    w = weight(node, axis=0)
+    w = any_weight(node, axis=0)
     B = bias(node, g.operand(node, 2), x.codes.scale, w, w.codes.shape[0])
-    check_accumulator(node, w.codes, B, x.stored_codes.zero_point)
+    check_accumulator(node, w.centred, B, x.stored_codes.zero_point)
     shape = low.shape(node.outputs[0])
     image = lay.image_shape(shape)
     W = np.moveaxis(w.codes.reshape(lay.image_shape(w.codes.shape)), 1, -1)
@@ -50,6 +50,7 @@ def conv(low: "Lowering", node: ir.Node, target: Target) -> Stored:
         requantization=target.requantization(
             arithmetic.multiplier(x.codes.scale, w.scale, target.params.scale)
         ),
+        weight_zero_point=w.zero_point,
     )
     x = low.program.reorder(x, lay.channels_last(x.shape), "nhwc")
     source = lay.channels_last(x.shape).storage_shape
@@ -90,14 +91,14 @@ def gemm(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     if has_bias and g.attribute(node, "beta", 1.0) != 1:
         raise fail(node, "beta is not 1", "canonicalize with `midge convert`")
     axis = 0 if g.attribute(node, "transB", 0) else 1
-    return _fully_connected(low, node, weight(node, axis), axis, g.operand(node, 2), target)
+    return _fully_connected(low, node, any_weight(node, axis), axis, g.operand(node, 2), target)
 
 
 def matmul(low: "Lowering", node: ir.Node, target: Target, B: ir.Value | None = None) -> Stored:
     """Lower a MatMul by a constant matrix; B is the constant that an Add behind it adds."""
     if g.rank(node.inputs[1]) != 2:
         raise fail(node, "its second operand is no constant matrix", "leave it in float")
-    return _fully_connected(low, node, weight(node, axis=1), 1, B, target)
+    return _fully_connected(low, node, any_weight(node, axis=1), 1, B, target)
 
 
 def _fully_connected(
@@ -107,7 +108,7 @@ def _fully_connected(
     x = low.operand(node, 0)
     W = np.moveaxis(w.codes, axis, 0)
     codes = bias(node, B, x.codes.scale, w, len(W))
-    check_accumulator(node, W, codes, x.stored_codes.zero_point)
+    check_accumulator(node, np.moveaxis(w.centred, axis, 0), codes, x.stored_codes.zero_point)
     x, rows, features = rows_first(low, x, node)
     params = FullyConnected(
         weight=np.ascontiguousarray(W[:, features]),
@@ -116,6 +117,7 @@ def _fully_connected(
         requantization=target.requantization(
             arithmetic.multiplier(x.codes.scale, w.scale, target.params.scale)
         ),
+        weight_zero_point=w.zero_point,
     )
     count = len(rows.factors)
     shape = (*x.shape[:-1], len(W))

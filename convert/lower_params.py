@@ -90,23 +90,46 @@ class Weight:
     """Constant codes of one layer.
 
     Args:
-        codes: int8, in the layout of the ONNX operand, zero-point 0.
+        codes: int8, in the layout of the ONNX operand.
         scale: float32, [channels] or [1].
+        zero_point: int8, 0 wherever the codes less their zero-point are int8 themselves.
     """
 
     codes: Array
     scale: Array
+    zero_point: int = 0
+
+    @property
+    def centred(self) -> Array:
+        """The codes less their zero-point, int16."""
+        return self.codes.astype(np.int16) - np.int16(self.zero_point)
 
 
 def weight(node: ir.Node, axis: int) -> Weight:
-    """Return the codes of a layer's weight (operand 1).
+    """Return the codes of a layer's weight (operand 1), their zero-point 0.
 
     Args:
         node: Conv, Gemm or MatMul.
         axis: output-channel axis of the weight.
 
     Raises:
-        UnsupportedError: it is no constant of int8 codes with zero-point 0 once folded.
+        UnsupportedError: it is no constant of 8-bit codes that are int8 less their zero-point.
+    """
+    w = any_weight(node, axis)
+    if w.zero_point:
+        raise _too_wide(node, w.centred)
+    return w
+
+
+def any_weight(node: ir.Node, axis: int) -> Weight:
+    """Return the codes of a layer's weight, with a zero-point where int8 does not hold them else.
+
+    Args:
+        node: Conv, Gemm or MatMul.
+        axis: output-channel axis of the weight.
+
+    Raises:
+        UnsupportedError: it is no constant of 8-bit codes with one zero-point.
     """
     dequantize = dequantizes_constant(node.inputs[1])
     if dequantize is None:
@@ -125,14 +148,22 @@ def weight(node: ir.Node, axis: int) -> Weight:
     shape = [1] * codes.ndim
     shape[axis] = -1
     wide = codes.astype(np.int32) - zero_point.astype(np.int32).reshape(shape)
-    if wide.min(initial=0) < -128 or wide.max(initial=0) > 127:
-        raise fail(
-            node,
-            f"its weight has zero-point {int(zero_point.reshape(-1)[0])}, and less it the codes "
-            f"reach {int(wide.min())}..{int(wide.max())}, outside int8",
-            "quantize weights symmetrically, with zero-point 0",
-        )
-    return Weight(wide.astype(np.int8), scale.reshape(-1))
+    if wide.min(initial=0) >= -128 and wide.max(initial=0) <= 127:
+        return Weight(wide.astype(np.int8), scale.reshape(-1))
+    if np.any(zero_point != zero_point.reshape(-1)[0]):
+        raise _too_wide(node, wide)
+    signed = QuantParams(np.float32(1), int(zero_point.reshape(-1)[0]), str(codes.dtype))
+    zero = signed.as_dtype("int8").zero_point
+    return Weight((wide + zero).astype(np.int8), scale.reshape(-1), zero)
+
+
+def _too_wide(node: ir.Node, centred: Array) -> UnsupportedError:
+    return fail(
+        node,
+        f"its weight's codes less their zero-point reach {int(centred.min())}.."
+        f"{int(centred.max())}, outside int8",
+        "quantize weights symmetrically, with zero-point 0",
+    )
 
 
 def _constant_codes(dequantize: ir.Node) -> Array:

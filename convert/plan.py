@@ -80,6 +80,7 @@ class Conv2d:
         groups: as in ONNX Conv; groups == C selects the depthwise kernel.
         x_zero_point: of the input, int8.
         requantization: of the output.
+        weight_zero_point: subtracted from each weight code, int8.
     """
 
     weight: Array
@@ -90,16 +91,31 @@ class Conv2d:
     groups: int
     x_zero_point: int
     requantization: Requantization
+    weight_zero_point: int = 0
+
+    @property
+    def centred(self) -> Array:
+        """The weights less their zero-point, int16."""
+        return self.weight.astype(np.int16) - np.int16(self.weight_zero_point)
 
 
 @dataclass(frozen=True, slots=True)
 class FullyConnected:
-    """Y [rows, O] = X [rows, I] times weight int8 [O, I], plus bias int32 [O]."""
+    """Y [rows, O] = X [rows, I] times weight int8 [O, I], plus bias int32 [O].
+
+    `weight_zero_point` is subtracted from each weight code.
+    """
 
     weight: Array
     bias: Array
     x_zero_point: int
     requantization: Requantization
+    weight_zero_point: int = 0
+
+    @property
+    def centred(self) -> Array:
+        """The weights less their zero-point, int16."""
+        return self.weight.astype(np.int16) - np.int16(self.weight_zero_point)
 
 
 @dataclass(frozen=True, slots=True)

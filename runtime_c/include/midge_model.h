@@ -38,7 +38,8 @@ enum {
 
 /* midge_conv2d_s8 and midge_depthwise_conv2d_s8. X [N, H, W, C], Y [N, H, W, O].
  * Data: int32 bias [O], float32 multipliers [O], int8 weights [O, kh, kw, C / groups] (depthwise:
- * [kh, kw, O]). */
+ * [kh, kw, O]). midge_conv2d_asymmetric_s8: the same, and subtracts a zero point from each weight.
+ */
 enum {
     MIDGE_CONV_X_SIZE = 4,   /* pair: height, width */
     MIDGE_CONV_Y_SIZE = 5,   /* pair: height, width */
@@ -49,6 +50,7 @@ enum {
     MIDGE_CONV_PADS = 10,    /* pair: top, left */
     MIDGE_CONV_GROUPS = 11,  /* pair: N, groups */
     MIDGE_CONV_CODES = 12,
+    MIDGE_CONV_W_ZERO_POINT = 13, /* two's complement */
 };
 
 /* midge_fully_connected_s8. X [rows, depth], Y [rows, channels].
@@ -164,6 +166,7 @@ void midge_add_wide_s8(const midge_memory *memory, const midge_op *op);
 void midge_add_exact_s8(const midge_memory *memory, const midge_op *op);
 void midge_average_pool_s8(const midge_memory *memory, const midge_op *op);
 void midge_concat(const midge_memory *memory, const midge_op *op);
+void midge_conv2d_asymmetric_s8(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_s8(const midge_memory *memory, const midge_op *op);
 void midge_copy(const midge_memory *memory, const midge_op *op);
 void midge_depthwise_conv2d_s8(const midge_memory *memory, const midge_op *op);

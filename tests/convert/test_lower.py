@@ -174,15 +174,37 @@ def refusal(graph, *values):
     return str(caught.value)
 
 
-def test_asymmetric_weights_beyond_int8_are_refused_by_name(qdq):
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_asymmetric_weights_beyond_int8_keep_their_zero_point(qdq, compare, groups):
+    graph = qdq(groups)
+    x = graph.input([2, 6, 7, 5])
+    codes = graph.rng.integers(0, 256, (6, 6 // groups, 3, 2)).astype(np.uint8)
+    w = graph.dequantized(codes, 0.02, zero=np.array(200, np.uint8))
+    y = graph.node("Conv", [x, w], group=groups, pads=[1, 0, 1, 1])
+    model = graph.output(graph.quantized(y, graph.wider(x, 2, 4))).model()
+    plan = lower(model, name="graph")
+    params = next(op.params for op in plan.ops if isinstance(op.params, Conv2d))
+    assert params.weight_zero_point == 200 - 128
+    assert compare(model) == {}
+
+
+def test_asymmetric_weights_of_a_product_keep_their_zero_point(qdq, compare):
     graph = qdq(0)
     x = graph.input([2, 8])
     codes = np.arange(24, dtype=np.uint8).reshape(8, 3) * 10
     w = graph.dequantized(codes, 0.02, zero=np.array(200, np.uint8))
+    y = graph.quantized(graph.node("MatMul", [x, w]), graph.wider(x, 2, 4))
+    assert compare(graph.output(y).model()) == {}
+
+
+def test_weights_with_several_zero_points_beyond_int8_are_refused_by_name(qdq):
+    graph = qdq(0)
+    x = graph.input([2, 8])
+    codes = np.arange(24, dtype=np.uint8).reshape(8, 3) * 10
+    w = graph.dequantized(codes, [0.02] * 3, axis=1, zero=np.array([0, 128, 200], np.uint8))
     message = refusal(graph, graph.quantized(graph.node("MatMul", [x, w])))
     assert message.startswith("MatMul_")
-    assert "zero-point 200" in message
-    assert "outside int8" in message
+    assert "reach -180..210, outside int8" in message
 
 
 def test_a_sum_that_could_leave_int32_is_refused_by_channel(qdq):

@@ -61,7 +61,9 @@ class Reference:
             ys, xs = ky * p.dilation[0], kx * p.dilation[1]
             part = x[:, ys : ys + OH * p.stride[0] : p.stride[0]]
             part = part[:, :OH, xs : xs + OW * p.stride[1] : p.stride[1]][:, :, :OW]
-            acc[..., o] += part[..., first : first + per_group] @ p.weight[o, ky, kx].astype(int)
+            acc[..., o] += part[..., first : first + per_group] @ (
+                p.weight[o, ky, kx].astype(int) - p.weight_zero_point
+            )
         return Reference.requantize(acc, p.requantization)
 
     @staticmethod
@@ -72,7 +74,8 @@ class Reference:
 
     @staticmethod
     def fully_connected(p, x):
-        acc = (x.astype(np.int64) - p.x_zero_point) @ p.weight.T.astype(np.int64) + p.bias
+        W = p.weight.T.astype(np.int64) - p.weight_zero_point
+        acc = (x.astype(np.int64) - p.x_zero_point) @ W + p.bias
         return Reference.requantize(acc, p.requantization)
 
     @staticmethod
@@ -208,12 +211,13 @@ class Network:
         params = Conv2d(weight, bias, requantization=self.requantization(out, depth), **given)
         self.op(params, self.codes(*shape))
 
-    def matrix(self, rows, depth, out, **limits):
+    def matrix(self, rows, depth, out, weight_zero_point=0, **limits):
         """Append a FullyConnected."""
         weight = self.rng.integers(-127, 128, (out, depth)).astype(np.int8)
         bias = self.rng.integers(-(2**20), 2**20, out).astype(np.int32)
         r = self.requantization(out, depth, **limits)
-        params = FullyConnected(weight, bias, int(self.rng.integers(-128, 128)), r)
+        x_zero_point = int(self.rng.integers(-128, 128))
+        params = FullyConnected(weight, bias, x_zero_point, r, weight_zero_point)
         self.op(params, self.codes(rows, depth))
 
     def pool(self, shape, kernel, stride, pads, kind, count_include_pad=False):
@@ -253,6 +257,11 @@ def add_convolutions(net):
     net.conv((1, 9, 4, 1), (5, 4), 24, stride=(2, 2), pads=(2, 1, 2, 1))
     net.conv((2, 6, 6, 3), (3, 3), 27, groups=3, dilation=(2, 2), pads=(2, 2, 2, 2))
     net.conv((1, 6, 6, 17), (3, 3), 17, groups=17, stride=(2, 2), pads=(0, 0, 1, 1))
+    net.conv((2, 6, 5, 6), (3, 2), 8, stride=(2, 1), pads=(1, 1, 0, 1), weight_zero_point=29)
+    net.conv((1, 5, 5, 6), (3, 3), 6, groups=6, pads=(1, 1, 1, 1), weight_zero_point=-128)
+    net.conv((1, 6, 6, 4), (2, 2), 6, groups=2, dilation=(2, 3), weight_zero_point=127)
+    net.conv((1, 3, 3, 5), (1, 1), 4, weight_zero_point=-1)
+    net.matrix(3, 70, 5, weight_zero_point=77)
     net.matrix(1, 900, 5)
     net.matrix(4, 33, 10, low=-20, high=31)
     net.matrix(2, 20, 6, per_channel=False)

@@ -51,7 +51,7 @@ def _lines(model: Path, inputs: list[str]) -> Iterator[str]:
     yield f"model: {json.dumps(str(model))}"
     yield f"output: {json.dumps(str(model.with_suffix('.int8.onnx')))}"
     yield ""
-    yield "# A .npy or .npz file, a folder of them, or module:function yielding dicts."
+    yield "# A .npy or .npz file, a folder of them or of images, or module:function."
     yield "calib-data: calibration.npy"
     for option in quantize.params:
         if not isinstance(option, click.Option) or option.name in SKIPPED:

@@ -7,6 +7,7 @@ import click
 
 from midge.cli.console import Console
 from midge.cli.coverage import show_coverage
+from midge.cli.image_options import image_options, take_images
 from midge.cli.options import (
     calibration_options,
     common_options,
@@ -63,6 +64,7 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
     "weight-only: int8 weights, float arithmetic.",
 )
 @calibration_options
+@image_options
 @samples_option(None, "Most calibration samples to take; all by default.")
 @click.option(
     "--calibration-method",
@@ -125,6 +127,7 @@ def command(
     """
     console = Console(as_json, quiet)
     spec = calibration_spec_of(options["mode"], calib_data, random_calib)
+    options["images"] = take_images(options)
     chosen = QuantizeOptions(op_types_to_quantize=op_types_to_quantize or None, **options)
     doing = "Calibrating" if spec else "Quantizing"
     with console.working(f"{doing} {model}", chosen.samples) as progress:

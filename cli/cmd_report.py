@@ -2,11 +2,13 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
 from midge.cli.cmd_demo import show
 from midge.cli.console import Console
+from midge.cli.image_options import image_options, take_images
 from midge.cli.options import common_options, output_option
 from midge.cli.report import write_report
 from midge.cli.report_models import report_models
@@ -21,6 +23,7 @@ from midge.convert.onnx_out import check_folder
     metavar="DATA",
     help="Inputs as for --calib-data. An .npz may hold the right classes as `label`.",
 )
+@image_options
 @output_option("the folder of index.html and report.json")
 @click.option("--title", help="Heading of the page; the first model's name by default.")
 @common_options
@@ -31,6 +34,7 @@ def command(
     title: str | None,
     as_json: bool,
     quiet: bool,
+    **preprocessing: Any,
 ) -> None:
     """Show accuracy against latency, RAM and flash of several models on one HTML page.
 
@@ -41,7 +45,7 @@ def command(
     console = Console(as_json, quiet)
     check_folder(output)
     with console.working(f"Measuring {len(models)} models"), tempfile.TemporaryDirectory() as work:
-        report = report_models(models, data, title, Path(work))
+        report = report_models(models, data, title, Path(work), take_images(preprocessing))
     page, _ = write_report(report, output)
     show(console, report)
     console.text(f"Wrote {page}")

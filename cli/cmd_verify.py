@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from midge.cli.console import Console, short
+from midge.cli.image_options import image_options, take_images
 from midge.cli.options import (
     common_options,
     input_shape_option,
@@ -30,6 +31,7 @@ NOTHING = "-"
     metavar="DATA",
     help="Inputs as for --calib-data; by default random ones over the whole range of codes.",
 )
+@image_options
 @click.option(
     "--requant",
     type=click.Choice(REQUANT_FORMS),
@@ -54,6 +56,7 @@ def command(
     seed: int,
     as_json: bool,
     quiet: bool,
+    **preprocessing: Any,
 ) -> None:
     """Prove that ONNX Runtime, the integer executor and the compiled C give equal bits.
 
@@ -62,8 +65,12 @@ def command(
     """
     console = Console(as_json, quiet)
     given: Any = None
+    images = take_images(preprocessing)
+    if data is None and images.given():
+        raise click.UsageError(f"{', '.join(images.given())}: only with --data and its images.")
     if data is not None:
-        given = open_samples(data, read_model(model, input_shapes), seed=seed, limit=samples)
+        graph = read_model(model, input_shapes)
+        given = open_samples(data, graph, seed=seed, limit=samples, images=images)
     with console.working(f"Verifying {model}"):
         report = verify(
             model,

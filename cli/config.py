@@ -40,7 +40,7 @@ def apply_config(ctx: click.Context, parameter: click.Parameter, path: Path | No
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         name = known[key]
-        defaults[name] = _flag(ctx.command, key, value, path) if value in (True, False) else value
+        defaults[name] = _flag(ctx.command, key, value, path) if isinstance(value, bool) else value
         if isinstance(value, Mapping):
             defaults[name] = [f"{k}={','.join(map(str, v))}" for k, v in value.items()]
     ctx.default_map = {**defaults, **(ctx.default_map or {})}

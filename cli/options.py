@@ -78,7 +78,7 @@ def calibration_options(command: Command) -> Command:
     return click.option(
         "--calib-data",
         metavar="DATA",
-        help="A .npy or .npz file, a folder of them, or module:function yielding dicts.",
+        help="A .npy or .npz file, a folder of them or of images, or module:function.",
     )(command)
 
 

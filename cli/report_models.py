@@ -22,9 +22,10 @@ from midge.convert import graph as g
 from midge.convert.calibration_data import open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.compile import compile_file, read_plan
+from midge.convert.images import ImageOptions
 from midge.convert.onnx_in import read_model
 from midge.convert.summary import summarize
-from midge.core.errors import InputError
+from midge.core.errors import InputError, UnsupportedError
 
 Array = npt.NDArray[Any]
 LABELS = "label"  # of an .npz: the right class of every sample
@@ -32,7 +33,13 @@ MOST_SAMPLES = 10_000
 NAME = "network"
 
 
-def report_models(models: tuple[Path, ...], data: str, title: str | None, work: Path) -> Report:
+def report_models(
+    models: tuple[Path, ...],
+    data: str,
+    title: str | None,
+    work: Path,
+    images: ImageOptions | None = None,
+) -> Report:
     """Measure models on every engine and return the report.
 
     Args:
@@ -40,13 +47,14 @@ def report_models(models: tuple[Path, ...], data: str, title: str | None, work: 
         data: inputs, see calibration_data.open_samples; an .npz may hold labels.
         title: of the page; the first model's name by default.
         work: folder for the C.
+        images: how to preprocess the images of a folder.
 
     Raises:
         InputError: a model or the data are at fault.
         CheckError: the compiled C fails its golden test.
     """
     first = read_model(models[0])
-    inputs, labels = load(data, first)
+    inputs, labels = load(data, first, images)
     judge, metric = _judge(models[0], inputs, labels)
     candidates = [_candidate(path, work, models) for path in models]
     variants, _ = measure(candidates, inputs, judge)
@@ -69,7 +77,9 @@ def report_models(models: tuple[Path, ...], data: str, title: str | None, work: 
     )
 
 
-def load(data: str, model: ir.Model) -> tuple[list[Array], Array | None]:
+def load(
+    data: str, model: ir.Model, images: ImageOptions | None = None
+) -> tuple[list[Array], Array | None]:
     """Return inputs as [samples, *shape of the file] in graph order, and labels where there are.
 
     Raises:
@@ -78,7 +88,7 @@ def load(data: str, model: ir.Model) -> tuple[list[Array], Array | None]:
     names = [g.name_of(value) for value in model.graph.inputs]
     with tempfile.TemporaryDirectory(prefix="midge-report-") as folder:
         labels, spec = _split_labels(Path(data), names, Path(folder) / "inputs.npz")
-        samples = list(open_samples(spec or data, model, limit=MOST_SAMPLES))
+        samples = list(open_samples(spec or data, model, limit=MOST_SAMPLES, images=images))
     if labels is not None and labels.shape != (len(samples),):
         raise InputError(
             f"{data}: {LABELS!r} has shape {list(labels.shape)}; there are {len(samples)} samples."
@@ -113,21 +123,24 @@ def _candidate(path: Path, work: Path, models: tuple[Path, ...]) -> Candidate:
     label = path.name.removesuffix(".onnx")
     if [other.name for other in models].count(path.name) > 1:
         label = str(path).removesuffix(".onnx")
-    summary = summarize(read_model(path))
-    if not summary.quantized:
-        return Candidate(label, path, weight_bytes=4 * summary.parameters)
-    folder = work / str(models.index(path))
-    return Candidate(label, path, compile_file(path, folder, NAME))
+    quantized = summarize(read_model(path)).quantized
+    try:
+        made = compile_file(path, work / str(models.index(path)), NAME)
+    except UnsupportedError:
+        if quantized:
+            raise
+        made = None  # a float model without a C form is still worth comparing
+    return Candidate(label, path, made, integer=quantized)
 
 
 def _layers(first: ir.Model, candidates: list[Candidate], inputs: list[Array]) -> tuple[Layer, ...]:
     """Return the layers of the last quantized model, against the first model if that is float."""
-    last = next((c for c in reversed(candidates) if c.c is not None), None)
+    last = next((c for c in reversed(candidates) if c.integer), None)
     if last is None or last.c is None:
         return ()
     floating = first.clone()
     canonicalize(floating)
-    is_float = candidates[0].c is None
+    is_float = not candidates[0].integer
     plan = read_plan(last.onnx, last.c.name)
     return layer_rows(plan, read_model(last.onnx), floating if is_float else None, inputs)
 

@@ -1,7 +1,10 @@
 """Arrays in .npy and .npz files, read row by row, so that a file may be larger than memory."""
 
+import math
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +14,7 @@ import numpy.typing as npt
 from midge.core.errors import InputError
 
 Array = npt.NDArray[Any]
+CHUNK = 1 << 20  # bytes
 
 
 class ArrayFile:
@@ -22,10 +26,20 @@ class ArrayFile:
     """
 
     def __init__(self, path: Path, member: str) -> None:
-        """Read the header."""
+        """Read the header, and the rest once: damage must not show after half of the work.
+
+        Raises:
+            ValueError: it holds other than what the header says.
+        """
         self.path, self.member = path, member
         with zipfile.ZipFile(path) as archive, archive.open(member) as stream:
             self.shape, self.fortran, self.dtype = _header(stream)
+            have = archive.getinfo(member).file_size - stream.tell()
+            while stream.read(CHUNK):  # to the end, where the checksum is compared
+                pass
+        need = math.prod(self.shape) * self.dtype.itemsize
+        if min(self.shape, default=0) < 0 or have != need:
+            raise ValueError(f"{member} of shape {self.shape} needs {need} bytes and has {have}")
 
     @property
     def ndim(self) -> int:
@@ -38,23 +52,36 @@ class ArrayFile:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Read everything."""
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+        with self._stream() as stream:
             array: Array = np.lib.format.read_array(stream, allow_pickle=False)
         return array if dtype is None else array.astype(dtype)
 
     def __iter__(self) -> Iterator[Array]:
-        """Give the rows, one in memory at a time."""
+        """Give the rows, one in memory at a time.
+
+        Raises:
+            InputError: the file is damaged.
+        """
         if self.fortran or not self.shape:
             yield from np.atleast_1d(np.asarray(self))
             return
-        size = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
-        with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+        size = self.dtype.itemsize * math.prod(self.shape[1:])
+        with self._stream() as stream:
             _header(stream)
             for _ in range(self.shape[0]):
                 raw = stream.read(size)
                 if len(raw) < size:
                     raise InputError(f"{self.path}: {self.member} is cut short.")
                 yield np.frombuffer(raw, self.dtype).reshape(self.shape[1:])
+
+    @contextmanager
+    def _stream(self) -> Iterator[IO[bytes]]:
+        """Open the member; damage that shows while it is read is told."""
+        try:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                yield stream
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{self.path}: {self.member} cannot be read: {error}.") from error
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -70,6 +97,10 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
+def _why(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
 def open_npy(path: Path) -> Array:
     """Map a .npy file into memory.
 
@@ -79,7 +110,7 @@ def open_npy(path: Path) -> Array:
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:
-        raise InputError(f"{path} is no readable .npy file: {error}.") from error
+        raise InputError(f"{path} is no readable .npy file: {_why(error)}.") from error
     return array
 
 
@@ -94,4 +125,4 @@ def open_npz(path: Path) -> dict[str, ArrayFile]:
             members = [m for m in archive.namelist() if m.endswith(".npy")]
         return {m.removesuffix(".npy"): ArrayFile(path, m) for m in members}
     except Exception as error:
-        raise InputError(f"{path} is no readable .npz file: {error}.") from error
+        raise InputError(f"{path} is no readable .npz file: {_why(error)}.") from error

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.array_files import ArrayFile, open_npy, open_npz
+from midge.convert.images import ImageFolder, ImageOptions, find_images
 from midge.core.errors import InputError, did_you_mean
 
 Array = npt.NDArray[Any]
@@ -89,7 +90,7 @@ class Samples:
         self._inputs = {g.name_of(v): v for v in model.graph.inputs}
         self.skipped: list[int] = []
         self.count = 0
-        self._digests: list[bytes] = []
+        self._digest = 0
 
     def __iter__(self) -> Iterator[Sample]:
         """Give the samples.
@@ -97,7 +98,7 @@ class Samples:
         Raises:
             InputError: a sample does not fit the model, by index and tensor, or there is none.
         """
-        self.skipped, self.count, self._digests = [], 0, []
+        self.skipped, self.count, self._digest = [], 0, 0
         for index, given in enumerate(self._source()):
             if self._limit is not None and self.count >= self._limit:
                 break
@@ -106,14 +107,14 @@ class Samples:
                 self.skipped.append(index)
                 continue
             self.count += 1
-            self._digests.append(_digest(sample))
+            self._digest += int.from_bytes(_digest(sample))  # the order does not matter
             yield sample
         if not self.count:
             raise InputError("the calibration data hold no usable sample.")
 
     def sha256(self) -> str:
         """Return a hash of the samples of the last iteration, whatever their order."""
-        return hashlib.sha256(b"".join(sorted(self._digests))).hexdigest()
+        return hashlib.sha256(f"{self.count} {self._digest}".encode()).hexdigest()
 
     def _check(self, index: int, given: Mapping[str, Array]) -> Sample | None:
         where = f"calibration sample {index}"
@@ -173,21 +174,35 @@ def open_samples(
     seed: int = 0,
     limit: int | None = None,
     skip_bad: bool = False,
+    images: ImageOptions | None = None,
 ) -> Samples:
     """Open calibration data.
 
     Args:
         spec: path of a .npy (one input) or .npz (arrays named as the inputs), or of a folder of
-            them; or "module:function", which returns an iterable of dicts (or of arrays, for one
-            input), one a sample; or "random"; or arrays in memory.
+            them or of images; or "module:function", which returns an iterable of dicts (or of
+            arrays, for one input), one a sample; or "random"; or arrays in memory.
         model: whose inputs the samples are for.
         seed: of random samples.
         limit: most samples to take.
         skip_bad: leave samples with NaN or Inf out instead of stopping.
+        images: how to preprocess the images of a folder.
 
     Raises:
         InputError: the data cannot be opened.
     """
+    images = images or ImageOptions()
+    path = None if isinstance(spec, InMemory) else Path(spec)
+    if path is not None and path.is_dir() and find_images(path):
+        if _arrays_in(path):
+            raise InputError(f"{path} holds both arrays and images; part them.")
+        folder = ImageFolder(path, model, images)
+        return Samples(lambda: iter(folder), model, limit=limit, skip_bad=skip_bad)
+    if images.given():
+        raise InputError(
+            f"{', '.join(images.given())}: only for a folder of images, and the calibration data "
+            "are none; arrays must be preprocessed already."
+        )
     if spec == RANDOM:
         return Samples(_random(model, seed, limit or RANDOM_SAMPLES), model)
     if isinstance(spec, InMemory):
@@ -200,12 +215,18 @@ def open_samples(
         return Samples(source, model, limit=limit, skip_bad=skip_bad)
     path = Path(spec)
     if path.is_dir():
-        files = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
+        files = _arrays_in(path)
         if not files:
-            raise InputError(f"{path}: the folder holds no .npy or .npz file.")
+            raise InputError(
+                f"{path}: the folder holds no .npy or .npz file and no image; give data of another "
+                "kind, as WAV or CSV, through module:function."
+            )
     elif path.exists():
         if path.suffix not in SUFFIXES:
-            raise InputError(f"{path}: calibration data must be .npy, .npz or a folder of them.")
+            raise InputError(
+                f"{path}: calibration data must be .npy, .npz or a folder of them or of images; "
+                "give data of another kind through module:function."
+            )
         files = [path]
     elif ":" in spec:
         return Samples(_from_function(spec, model), model, limit=limit, skip_bad=skip_bad)
@@ -213,6 +234,10 @@ def open_samples(
         near = did_you_mean(path.name, (p.name for p in path.parent.glob("*"))) if path.name else ""
         raise InputError(f"{spec}: no such calibration data.{near}")
     return Samples(lambda: _from_files(files, model), model, limit=limit, skip_bad=skip_bad)
+
+
+def _arrays_in(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.suffix in SUFFIXES)
 
 
 def _random(model: ir.Model, seed: int, count: int) -> Callable[[], Iterator[Sample]]:
@@ -236,9 +261,9 @@ def _from_function(spec: str, model: ir.Model) -> Callable[[], Iterator[Sample]]
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"--calib-data {spec}: {module_name} cannot be imported: {error}."
+            f"--calib-data {spec}: {module_name} cannot be imported: {_what(error)}."
         ) from error
     finally:
         sys.path.pop(0)
@@ -254,12 +279,16 @@ def _from_function(spec: str, model: ir.Model) -> Callable[[], Iterator[Sample]]
                 yield from _rows(_named(item, model, spec), model, spec)
         except InputError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(
-                f"--calib-data {spec}: {function_name}() failed: {type(error).__name__}: {error}."
+                f"--calib-data {spec}: {function_name}() failed: {_what(error)}."
             ) from error
 
     return source
+
+
+def _what(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(".")
 
 
 def _named(item: Any, model: ir.Model, where: str) -> dict[str, Array]:

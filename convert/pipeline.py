@@ -38,6 +38,7 @@ from midge.convert.quantize_report import (
     file_record,
     parameters_path,
     parameters_record,
+    preprocessing,
 )
 from midge.convert.select import Selection, check_names, select
 from midge.convert.strict import check_strict
@@ -132,6 +133,8 @@ def quantize_file(
         drop_dead_channels=options.dead_channels,
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
+    if preprocessing(options):
+        lines.append(f"calibration images: {options.images}.")
     lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
     coverage = with_folded(quantized.coverage, records, before)
     if options.strict:
@@ -156,6 +159,7 @@ def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple
         seed=options.seed,
         limit=options.samples,
         skip_bad=options.skip_bad_samples,
+        images=options.images,
     )
     return model, samples
 

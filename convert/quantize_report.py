@@ -12,6 +12,7 @@ import numpy.typing as npt
 from midge.convert.calibrate import METHODS
 from midge.convert.calibration_data import RANDOM, Samples, Spec
 from midge.convert.coverage import Coverage, counts
+from midge.convert.images import ImageOptions
 from midge.convert.io_types import IO_TYPES
 from midge.convert.quantize import QuantizedGraph
 from midge.convert.quantize_dynamic import DYNAMIC, WEIGHT_ONLY
@@ -35,6 +36,7 @@ class QuantizeOptions:
         calibration_method: one of calibrate.METHODS.
         samples: most calibration samples to take; None takes all.
         skip_bad_samples: leave samples with NaN or Inf out instead of stopping.
+        images: preprocessing of calibration images, where the data are a folder of them.
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         dead_channels: leave out channels that change no bit of the outputs.
@@ -50,6 +52,7 @@ class QuantizeOptions:
     calibration_method: str = "minmax"
     samples: int | None = None
     skip_bad_samples: bool = False
+    images: ImageOptions | None = None
     nodes_to_exclude: tuple[str, ...] = ()
     op_types_to_quantize: tuple[str, ...] | None = None
     dead_channels: bool = True
@@ -132,6 +135,10 @@ def check_data(calib_spec: object | None, options: QuantizeOptions) -> None:
         )
     if options.strict:
         raise InputError(f"--strict has no meaning in --mode {options.mode}; leave it out.")
+    if options.images is not None and options.images.given():
+        raise InputError(
+            f"{', '.join(options.images.given())}: no meaning in --mode {options.mode}; leave out."
+        )
     fixed = {"io_type": "float32", "activation_type": "uint8", "calibration_method": "minmax"}
     for name, value in fixed.items():
         if getattr(options, name) != value:
@@ -167,6 +174,7 @@ def parameters_record(
             "skipped": samples.skipped,
             "sha256": samples.sha256(),
             "random": spec == RANDOM,
+            "images": preprocessing(options),
         },
         "seed": options.seed,
         "per_channel": options.per_channel,
@@ -199,6 +207,12 @@ def weights_record(
             name: {"scale": [float(s) for s in scale.reshape(-1)]} for name, scale in scales.items()
         },
     }
+
+
+def preprocessing(options: QuantizeOptions) -> dict[str, Any] | None:
+    """Return what was done to calibration images, None where there were none."""
+    images = options.images
+    return images.to_json() if images is not None and images.given() else None
 
 
 def file_record(path: Path, data: bytes) -> dict[str, str]:

@@ -81,3 +81,8 @@ def test_a_fault_is_named_with_its_line(tmp_path: Path, text: str, words: str) -
 
 def test_keys_are_spelt_as_the_options() -> None:
     assert {"calib-data", "per-channel", "per-tensor", "output", "model"} <= set(keys(command))
+
+
+def test_the_number_one_is_a_value_and_not_a_yes(tmp_path: Path) -> None:
+    values = run(tmp_path, "model: net.onnx\noutput: q.onnx\nsamples: 1\n")
+    assert values["samples"] == 1

@@ -69,6 +69,7 @@ class Road:
         digits: the data.
         model: the float network, with the weights of the end of tuning.
         tuned_float: its canonical graph, with the names of the quantized one.
+        float_c: C of the float network.
         float_logits: of the test images, before tuning.
         qat: the tuned integer twin.
         qat_logits: of the test images.
@@ -80,6 +81,7 @@ class Road:
     digits: Split
     model: nn.Module
     tuned_float: ir.Model
+    float_c: CompileReport
     float_logits: Array
     qat: QATModel
     qat_logits: Array
@@ -96,7 +98,8 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
     """Train, tune, quantize and compile a network for handwritten digits.
 
     Args:
-        directory: receives model.onnx, model.int8.onnx, model.quant.json, c/, static/ and the data.
+        directory: receives model.onnx, model.int8.onnx, model.quant.json, c/, static/, float/
+            and the data.
         settings: how long to train.
         seed: of the split, the initial weights and the order of samples.
         console: shows progress.
@@ -113,6 +116,8 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
     train(model, digits, replace(settings.train, seed=seed), console, "Training in float")
     float_logits = predict(model, digits.x_test)
     write_float(model, Tensor(digits.x_test), directory / "model.onnx", NAME)
+
+    float_c = compile_file(directory / "model.onnx", directory / "float" / "c", NAME, seed=seed)
 
     with console.working("Quantizing from calibration data"):
         static = quantize_file(
@@ -137,6 +142,7 @@ def travel(directory: Path, settings: Settings, seed: int, console: Console) -> 
         digits,
         model,
         tuned_float,
+        float_c,
         float_logits,
         qat,
         qat_logits,

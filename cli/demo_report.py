@@ -23,9 +23,9 @@ def build_report(road: Road, seed: int, command: str) -> Report:
     """Measure every variant on the test images and return the report."""
     images, judge = road.digits.x_test[:, None], by_labels(road.digits.y_test)
     candidates = [
-        Candidate(FLOAT, road.float_file, weight_bytes=_weight_bytes(road)),
-        Candidate(STATIC, road.static.onnx.output, road.static.c),
-        Candidate(QAT, road.tuned.onnx.output, road.tuned.c),
+        Candidate(FLOAT, road.float_file, road.float_c, integer=False),
+        Candidate(STATIC, road.static.onnx.output, road.static.c, integer=True),
+        Candidate(QAT, road.tuned.onnx.output, road.tuned.c, integer=True),
     ]
     functions = {
         FLOAT: python_timer(lambda: predict(road.model, images[0])),
@@ -84,10 +84,6 @@ def check(report: Report, settings: Settings) -> None:
             f"QAT int8: accuracy {100 * tuned:.2f} % lies more than {100 * settings.max_drop:g} "
             f"points below float32's {100 * base:.2f} %."
         )
-
-
-def _weight_bytes(road: Road) -> int:
-    return sum(4 * parameter.array.size for parameter in road.model.parameters())
 
 
 def _facts(road: Road, seed: int) -> dict[str, str]:

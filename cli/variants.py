@@ -27,14 +27,14 @@ class Candidate:
     Args:
         label: what the report calls it, unique.
         onnx: its file.
-        c: its C, None for a float model.
-        weight_bytes: of a float model, the least that it would take to store.
+        c: its C, None where there is none.
+        integer: whether equal bits are promised on every engine.
     """
 
     label: str
     onnx: Path
-    c: CompileReport | None = None
-    weight_bytes: int | None = None
+    c: CompileReport | None
+    integer: bool
 
 
 def measure(
@@ -61,52 +61,40 @@ def measure(
         functions or {},
         [x[0] for x in inputs],
     )
-    variants = []
-    for candidate in candidates:
-        measure_one = _integer if candidate.c is not None else _float
-        for variant in measure_one(candidate, inputs, judge):
-            variants.append(replace(variant, latency=latency(timings[variant.name])))
+    variants = [
+        replace(variant, latency=latency(timings[variant.name]))
+        for candidate in candidates
+        for variant in _run(candidate, inputs, judge)
+    ]
     return variants, {name: timings[name] for name in functions or {}}
 
 
-def _float(candidate: Candidate, inputs: Sequence[Array], judge: Judge) -> list[Variant]:
-    right = judge(run_onnx(candidate.onnx, inputs))
-    return [
-        Variant(
-            candidate.label,
-            ONNX_RUNTIME,
-            right,
-            len(inputs[0]),
-            flash_bytes=candidate.weight_bytes,
-            flash_note="weights only" if candidate.weight_bytes else "",
-        )
-    ]
-
-
-def _integer(candidate: Candidate, inputs: Sequence[Array], judge: Judge) -> list[Variant]:
-    made = candidate.c
-    assert made is not None
+def _run(candidate: Candidate, inputs: Sequence[Array], judge: Judge) -> list[Variant]:
+    """Return a variant for each engine that has the model."""
+    count, made = len(inputs[0]), candidate.c
+    outputs = run_onnx(candidate.onnx, inputs)
+    onnx = Variant(candidate.label, ONNX_RUNTIME, judge(outputs), count)
+    if made is None:
+        return [onnx]
     plan = read_plan(candidate.onnx, made.name)
+    computed = run_c(made.directory, made.name, plan, inputs)
+    c = Variant(
+        candidate.label,
+        C,
+        judge(computed),
+        count,
+        ram_bytes=made.ram_bytes,
+        flash_bytes=made.size.flash if made.size else None,
+    )
+    if not candidate.integer:
+        return [onnx, c]
     reference = Executor(plan).run_batch(inputs)
-    onnx = run_onnx(candidate.onnx, inputs)
-    c = run_c(made.directory, made.name, plan, inputs)
-    size = made.size
-    both = []
-    for engine, outputs in ((ONNX_RUNTIME, onnx), (C, c)):
-        agreement = compare(outputs, reference)
-        both.append(
-            Variant(
-                candidate.label,
-                engine,
-                judge(outputs),
-                len(inputs[0]),
-                elements=agreement.elements,
-                mismatches=agreement.mismatches,
-                ram_bytes=made.ram_bytes if engine == C else None,
-                flash_bytes=size.flash if engine == C and size else None,
-            )
-        )
-    return both
+    return [_compared(onnx, outputs, reference), _compared(c, computed, reference)]
+
+
+def _compared(variant: Variant, outputs: Sequence[Array], reference: Sequence[Array]) -> Variant:
+    agreement = compare(outputs, reference)
+    return replace(variant, elements=agreement.elements, mismatches=agreement.mismatches)
 
 
 def by_labels(labels: Array) -> Judge:

@@ -20,6 +20,12 @@
 #define MIDGE_NO_VECTOR (void)0
 #endif
 
+#if defined(__GNUC__)
+#define MIDGE_OUTLINE static __attribute__((__noinline__, __unused__))
+#else
+#define MIDGE_OUTLINE static
+#endif
+
 /* A layer. Either `real` or `code` holds its panels; codes stand for code * scale[channel]. */
 typedef struct midge_layer_f32 {
     const midge_real *x, *bias, *scale, *real;
@@ -87,43 +93,39 @@ MIDGE_INLINE void midge_sum_code_lanes(float *acc, size_t lanes, const midge_rea
         acc[l] = sum[l];
 }
 
-/* Adds `count` neighbours of x times their weights, which begin `offset` rows into a panel. */
-MIDGE_INLINE void midge_sum_panel(float *acc, const midge_layer_f32 *p, size_t panel, size_t lanes,
-                                  const midge_real *x, size_t offset, size_t count) {
-    const size_t at = panel + offset * lanes;
-    if (p->real) {
-        const midge_real *w = p->real + at;
-        switch (lanes) {
-        case 16:
-            midge_sum_lanes(acc, 16, x, w, count);
-            break;
-        case 8:
-            midge_sum_lanes(acc, 8, x, w, count);
-            break;
-        case 4:
-            midge_sum_lanes(acc, 4, x, w, count);
-            break;
-        default:
-            midge_sum_lanes(acc, 1, x, w, count);
-            break;
-        }
-    } else {
-        const int8_t *w = p->code + at;
-        switch (lanes) {
-        case 16:
-            midge_sum_code_lanes(acc, 16, x, w, count);
-            break;
-        case 8:
-            midge_sum_code_lanes(acc, 8, x, w, count);
-            break;
-        case 4:
-            midge_sum_code_lanes(acc, 4, x, w, count);
-            break;
-        default:
-            midge_sum_code_lanes(acc, 1, x, w, count);
-            break;
-        }
-    }
+/* The same for a number of lanes that is known at run time only. Not inlined: the sums then leave
+ * through memory, which is what lets a compiler see that they can share vector registers. */
+MIDGE_OUTLINE void midge_sum_panel(float *acc, size_t lanes, const midge_real *x,
+                                   const midge_real *w, size_t count) {
+    if (lanes == 16)
+        midge_sum_lanes(acc, 16, x, w, count);
+    else if (lanes == 8)
+        midge_sum_lanes(acc, 8, x, w, count);
+    else if (lanes == 4)
+        midge_sum_lanes(acc, 4, x, w, count);
+    else
+        midge_sum_lanes(acc, 1, x, w, count);
+}
+
+MIDGE_OUTLINE void midge_sum_code_panel(float *acc, size_t lanes, const midge_real *x,
+                                        const int8_t *w, size_t count) {
+    if (lanes == 16)
+        midge_sum_code_lanes(acc, 16, x, w, count);
+    else if (lanes == 8)
+        midge_sum_code_lanes(acc, 8, x, w, count);
+    else if (lanes == 4)
+        midge_sum_code_lanes(acc, 4, x, w, count);
+    else
+        midge_sum_code_lanes(acc, 1, x, w, count);
+}
+
+/* Adds `count` neighbours of x times their weights, which begin `at` weights into the layer's. */
+MIDGE_INLINE void midge_sum_run(float *acc, const midge_layer_f32 *p, size_t at, size_t lanes,
+                                const midge_real *x, size_t count) {
+    if (p->real)
+        midge_sum_panel(acc, lanes, x, p->real + at, count);
+    else
+        midge_sum_code_panel(acc, lanes, x, p->code + at, count);
 }
 
 /* Stores `lanes` channels from c on: y = limit(acc * scale + bias). */
@@ -145,7 +147,7 @@ MIDGE_INLINE void midge_fully_connected(const midge_memory *memory, const midge_
         for (size_t c = 0; c < channels;) {
             const size_t lanes = midge_panel_width(channels - c);
             float acc[MIDGE_LANES] = {0};
-            midge_sum_panel(acc, &p, c * depth, lanes, x, 0, depth);
+            midge_sum_run(acc, &p, c * depth, lanes, x, depth);
             midge_store_panel(y, acc, c, lanes, &p);
             c += lanes;
         }
@@ -171,8 +173,8 @@ MIDGE_INLINE void midge_conv_pixel(const midge_image *image, const void *layer,
             for (int32_t kx = columns.first; kx < columns.last; kx += step) {
                 const int32_t pixel = row + columns.start + kx * image->dilation_x;
                 const size_t tap = (size_t)(ky * image->kernel_width + kx) * group_in;
-                midge_sum_panel(acc, p, c * p->depth, lanes, x + (size_t)pixel * image->channels,
-                                tap, (size_t)step * group_in);
+                midge_sum_run(acc, p, c * p->depth + tap * lanes, lanes,
+                              x + (size_t)pixel * image->channels, (size_t)step * group_in);
             }
         }
         midge_store_panel(p->y + at->y, acc, c, lanes, p);

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.emit_moves import pad_words, strides
+from midge.convert.emit_moves import constant_record, pad_words, strides
 from midge.convert.emit_step import Record, Step, Words, bits, count, record
 from midge.convert.pack_float import conv2d_panels, panels
 from midge.convert.plan_float import (
@@ -127,7 +127,7 @@ def _binary(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, BinaryF32)
     b = step.x[1].shape if p.constant is None else p.constant.shape
-    axes = _merged(step.y.shape, step.x[0].shape, b)
+    axes = broadcast_axes(step.y.shape, step.x[0].shape, b)
     if len(axes) > BINARY_AXES:
         raise step.fail(f"needs {len(axes)} axes; the C kernel has {BINARY_AXES}")
     axes = [(1, 0, 0)] * (BINARY_AXES - len(axes)) + axes
@@ -146,7 +146,9 @@ def _binary(step: Step) -> list[Record]:
     return [record(step, "midge_pow_f32" if p.kind == "pow" else "midge_binary_f32", words)]
 
 
-def _merged(y: Sequence[int], a: Sequence[int], b: Sequence[int]) -> list[tuple[int, int, int]]:
+def broadcast_axes(
+    y: Sequence[int], a: Sequence[int], b: Sequence[int]
+) -> list[tuple[int, int, int]]:
     """Return (size, pitch in a, pitch in b) of as few axes as describe a broadcast."""
     pitches = [
         [0 if n == 1 else pitch for n, pitch in zip(shape, strides(shape, 1), strict=True)]
@@ -229,8 +231,7 @@ def _pad(step: Step) -> list[Record]:
 def _constant(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, ConstantF32)
-    at = step.data.append(step.op.name, p.value)
-    return [record(step, "midge_constant", {"MIDGE_OP_DATA": at, "MIDGE_MAP_COUNT": p.value.size})]
+    return [constant_record(step, p.value)]
 
 
 def _dynamic_quantize(step: Step) -> list[Record]:

@@ -1,11 +1,15 @@
 """Records of the steps that move elements and change none: Pad, Concat, Transpose, Slice."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from midge.convert.emit_step import Record, Step, Words, record, word
 from midge.convert.plan import ITEM_BYTES, Concat, Pad, Slice, Transpose
+
+Array = npt.NDArray[Any]
 
 COPY_AXES = 6  # of midge_copy
 PAD_AXES = 5  # of midge_pad
@@ -115,3 +119,11 @@ def _copy(step: Step, start: int, pitch: Sequence[int]) -> Record:
     words |= {f"MIDGE_COPY_SHAPE + {i}": size for i, (size, _) in enumerate(axes)}
     words |= {f"MIDGE_COPY_PITCH + {i}": word(stride) for i, (_, stride) in enumerate(axes)}
     return record(step, "midge_copy", words)
+
+
+def constant_record(step: Step, value: Array) -> Record:
+    """Return the record that copies an array into the arena."""
+    at = step.data.append(f"{step.op.name}: constant", value)
+    return record(
+        step, "midge_constant", {"MIDGE_OP_DATA": at, "MIDGE_CONSTANT_BYTES": value.nbytes}
+    )

@@ -11,18 +11,26 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert import pack
-from midge.convert.emit_add import code_offset, find_form
 from midge.convert.emit_float import FLOAT_RECORDS
-from midge.convert.emit_moves import concat_records, pad_records, slice_records, transpose_records
+from midge.convert.emit_moves import (
+    concat_records,
+    constant_record,
+    pad_records,
+    slice_records,
+    transpose_records,
+)
+from midge.convert.emit_pairs import add_records, check_multipliers, mul_records
 from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
 from midge.convert.pack import ConstData
 from midge.convert.plan import (
     Add,
     Concat,
+    Constant,
     Conv2d,
     Dequantize,
     FlipSign,
     FullyConnected,
+    Mul,
     Pad,
     Plan,
     Pool2d,
@@ -37,7 +45,6 @@ from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
-_SMALLEST_NORMAL = np.float32(2.0**-126)
 
 
 def records(plan: Plan, data: ConstData) -> list[list[Record]]:
@@ -67,16 +74,10 @@ def _codes(x_zero_point: int, r: Requantization) -> str:
     return f"MIDGE_CODES({x_zero_point}, {r.zero_point}, {r.low}, {r.high})"
 
 
-def _check_multipliers(step: Step, m: Array) -> None:
-    """Refuse multipliers that R1 is not defined for."""
-    if not np.all(np.isfinite(m) & (m >= 0)):
-        raise step.fail("a requantization multiplier is negative, infinite or not a number")
-
-
 def _conv2d(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, Conv2d)
-    _check_multipliers(step, p.requantization.m)
+    check_multipliers(step, p.requantization.m)
     _, kh, kw, _ = p.weight.shape
     if p.weight_zero_point:
         return [_asymmetric(step, p)]
@@ -130,7 +131,7 @@ def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int) -> Record
 def _fully_connected(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, FullyConnected)
-    _check_multipliers(step, p.requantization.m)
+    check_multipliers(step, p.requantization.m)
     rows = count(step.x[0]) // p.weight.shape[1]
     if not p.weight_zero_point:
         return [_matrix_product(step, p, rows)]
@@ -150,32 +151,10 @@ def _fully_connected(step: Step) -> list[Record]:
     return [_asymmetric(replace(step, x=(x,), y=y), line)]
 
 
-def _add(step: Step) -> list[Record]:
+def _constant(step: Step) -> list[Record]:
     p = step.op.params
-    assert isinstance(p, Add)
-    offset = code_offset(p.y)
-    coefficients = arithmetic.add_coefficients(p.a, p.b, p.y)
-    words: Words = {
-        "MIDGE_ADD_B": step.x_at[1],
-        "MIDGE_ADD_COUNT": count(step.y),
-        "MIDGE_ADD_RA": bits(coefficients[0]),
-        "MIDGE_ADD_RB": bits(coefficients[1]),
-        "MIDGE_ADD_C": bits(coefficients[2]),
-        "MIDGE_ADD_OFFSET": offset,
-    }
-    form = find_form(p)
-    if form is None:
-        if not all(v == 0 or abs(v) >= _SMALLEST_NORMAL for v in coefficients):
-            raise step.fail("the scales of its inputs and output lie too far apart")
-        return [record(step, "midge_add_exact_s8", words)]
-    words |= {
-        "MIDGE_ADD_SHIFT": form.shift,
-        "MIDGE_ADD_MA": word(form.ma),
-        "MIDGE_ADD_MB": word(form.mb),
-        "MIDGE_ADD_K": word(form.k & 0xFFFFFFFF),
-        "MIDGE_ADD_K + 1": word(form.k >> 32 & 0xFFFFFFFF),
-    }
-    return [record(step, "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8", words)]
+    assert isinstance(p, Constant)
+    return [constant_record(step, p.value)]
 
 
 def _pool2d(step: Step) -> list[Record]:
@@ -199,7 +178,7 @@ def _pool2d(step: Step) -> list[Record]:
     if counts:
         n = np.arange(1, p.kernel[0] * p.kernel[1] + 1)
         m = arithmetic.average_multiplier(p.x_scale, p.y_scale, n)
-    _check_multipliers(step, m)
+    check_multipliers(step, m)
     words |= {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: multipliers", m),
         "MIDGE_POOL_COUNTS": int(counts),
@@ -254,12 +233,14 @@ def _affine(step: Step, kernel: str, params: QuantParams) -> Record:
 
 
 RECORDS: dict[type, Callable[[Step], list[Record]]] = {
-    Add: _add,
+    Add: add_records,
     Concat: concat_records,
+    Constant: _constant,
     Conv2d: _conv2d,
     Dequantize: _dequantize,
     FlipSign: _flip_sign,
     FullyConnected: _fully_connected,
+    Mul: mul_records,
     Pad: pad_records,
     Pool2d: _pool2d,
     Quantize: _quantize,

@@ -15,10 +15,12 @@ import numpy.typing as npt
 from midge.convert.plan import (
     Add,
     Concat,
+    Constant,
     Conv2d,
     Dequantize,
     FlipSign,
     FullyConnected,
+    Mul,
     Pad,
     PlanTensor,
     Pool2d,
@@ -154,6 +156,18 @@ def add(p: Add, o: Operands) -> Array:
     return codes
 
 
+def mul(p: Mul, o: Operands) -> Array:
+    """Multiply, then R1."""
+    A = o.x[0].astype(np.int32) - p.a_zero_point
+    B = (o.x[1] if p.constant is None else p.constant).astype(np.int32) - p.b_zero_point
+    return _requantize(A * B, p.requantization).reshape(-1, *o.y.shape)
+
+
+def constant(p: Constant, o: Operands) -> Array:
+    """Return the constant once; the executor repeats it for every sample."""
+    return p.value.reshape(1, *o.y.shape)
+
+
 def _index(X: Array) -> Array:
     """Return int8 codes counted from -128, as uint8."""
     return X.view(np.uint8) ^ np.uint8(0x80)
@@ -239,10 +253,12 @@ def _flip(X: Array, dtype: str) -> Array:
 KERNELS: dict[type, Callable[[Any, Operands], Array]] = {
     Add: add,
     Concat: concat,
+    Constant: constant,
     Conv2d: conv2d,
     Dequantize: dequantize,
     FlipSign: flip_sign,
     FullyConnected: fully_connected,
+    Mul: mul,
     Pad: pad,
     Pool2d: pool2d,
     Quantize: quantize,

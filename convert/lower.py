@@ -23,6 +23,7 @@ from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES, move
+from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_params import (
     activation_params,
     dequantizes_constant,
@@ -42,7 +43,11 @@ from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
 CODE_TYPES = (ir.DataType.INT8, ir.DataType.UINT8)
-COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {**LAYERS, **POOLS}
+COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
+    **LAYERS,
+    **PAIRS,
+    **POOLS,
+}
 
 
 def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:

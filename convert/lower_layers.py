@@ -1,4 +1,4 @@
-"""Lowers Conv, Gemm, MatMul and Add: integer steps with int8 weights, or two activations."""
+"""Lowers Conv, Gemm and MatMul: integer steps with 8-bit weights."""
 
 from collections.abc import Callable
 from math import prod
@@ -16,12 +16,10 @@ from midge.convert.lower_params import (
     bias,
     check_accumulator,
     fail,
-    real_constant,
-    scalar_codes,
 )
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Target
-from midge.convert.plan import Add, Conv2d, FullyConnected
+from midge.convert.plan import Conv2d, FullyConnected
 from midge.quant import arithmetic
 
 if TYPE_CHECKING:
@@ -149,86 +147,8 @@ def rows_first(
     return x, rows, index.reshape(-1)
 
 
-def add(low: "Lowering", node: ir.Node, target: Target) -> Stored:
-    """Lower an Add: of two activations, of a scalar constant, or of a MatMul's bias."""
-    for index in (0, 1):
-        x, C = node.inputs[index], node.inputs[1 - index]
-        layer = None if x is None else x.producer()
-        if x is None or layer is None or not g.is_op(layer, "MatMul"):
-            continue
-        if real_constant(C) is not None and low.natural(x) is None:
-            return matmul(low, layer, target, C)
-    done = _with_scalar(low, node, target, arithmetic.add)
-    if done is not None:
-        return done
-    a, b = low.operand(node, 0), low.operand(node, 1)
-    if a.shape != b.shape:
-        raise fail(
-            node, f"it adds {list(a.shape)} and {list(b.shape)}", "give both operands one shape"
-        )
-    if a.layout.canonical() != b.layout.canonical():
-        # What an image layer made stays as it lies: the next layer wants it so.
-        towards_b = a.layout.is_identity()
-        a = low.program.reorder(a, b.layout, "reordered") if towards_b else a
-        b = b if towards_b else low.program.reorder(b, a.layout, "reordered")
-    layout = lay.spelt(a.shape, a.layout)
-    y = low.program.new(target.name, a.shape, layout, target.params)
-    params = Add(a.codes, b.codes, target.params)
-    return low.program.op(g.label(node), params, [a.tensor, b.tensor], y)
-
-
-def _with_scalar(
-    low: "Lowering", node: ir.Node, target: Target, function: Callable[..., g.Array]
-) -> Stored | None:
-    """Lower Add or Mul with a dequantized scalar constant: a table of the integer formula.
-
-    Raises:
-        UnsupportedError: the constant is no scalar.
-    """
-    for index in (0, 1):
-        value = node.inputs[1 - index]
-        found = scalar_codes(value)
-        if found is None:
-            constant = real_constant(value)
-            if constant is not None:
-                raise fail(
-                    node,
-                    f"one operand is a constant of shape {list(constant.shape)}",
-                    "fold it into the layer before it with `midge convert`",
-                )
-            continue
-        x = low.operand(node, index)
-        codes = np.arange(x.codes.qmin, x.codes.qmax + 1)
-        other = np.broadcast_to(found[0], codes.shape)
-        if index:
-            sums = function(other, codes, found[1], x.codes, target.params)
-        else:
-            sums = function(codes, other, x.codes, found[1], target.params)
-        return low.look_up(x, sums, target)
-    return None
-
-
-def mul(low: "Lowering", node: ir.Node, target: Target) -> Stored:
-    """Lower a Mul with a scalar constant, or of a tensor with itself."""
-    done = _with_scalar(low, node, target, arithmetic.mul)
-    if done is None and node.inputs[0] is node.inputs[1]:
-        x = low.operand(node, 0)
-        codes = np.arange(x.codes.qmin, x.codes.qmax + 1)
-        squares = arithmetic.mul(codes, codes, x.codes, x.codes, target.params)
-        return low.look_up(x, squares, target)
-    if done is None:
-        raise fail(
-            node,
-            "it multiplies two activations, which has no integer step",
-            "rewrite the model without it",
-        )
-    return done
-
-
 LAYERS: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
-    "Add": add,
     "Conv": conv,
     "Gemm": gemm,
     "MatMul": matmul,
-    "Mul": mul,
 }

@@ -213,6 +213,19 @@ def _take(
     return low.program.op(g.label(node), params, inputs, y)
 
 
+def expand(low: "Lowering", node: ir.Node, x: Stored, shape: tuple[int, ...]) -> Stored:
+    """Repeat axes of size 1, and axes in front that x lacks."""
+    if x.shape == shape:
+        return x
+    x = replace(x, shape=(1,) * (len(shape) - len(x.shape)) + x.shape)
+    (x,), order = by_axes(low, [x])
+    step = tuple(int(x.shape[a] == shape[a]) for a in order)
+    name = f"{low.program.tensors[x.tensor].name}_expanded"
+    y = low.program.new(name, shape, lay.permuted(shape, order), x.params)
+    inputs = [low.program.view(x, [x.shape[a] for a in order])]
+    return low.program.op(g.label(node), Slice((0,) * len(order), step), inputs, y)
+
+
 MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float elements
     "Concat": _concat,
     "Dropout": _same,

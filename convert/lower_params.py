@@ -203,13 +203,34 @@ def real_constant(value: ir.Value | None) -> Array | None:
     return real
 
 
-def scalar_codes(value: ir.Value | None) -> tuple[Array, QuantParams] | None:
-    """Return (code, parameters) of a one-element constant that is dequantized, or None."""
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """A constant operand of an elementwise operator.
+
+    Args:
+        array: codes in the file's dtype.
+        codes: their parameters.
+    """
+
+    array: Array
+    codes: QuantParams
+
+    @property
+    def signed(self) -> Array:
+        """The codes as int8."""
+        shift = self.codes.as_dtype("int8").zero_point - self.codes.zero_point
+        return (self.array.astype(np.int16) + shift).astype(np.int8)
+
+
+def constant_codes(value: ir.Value | None) -> Codes | None:
+    """Return a constant that is dequantized from 8-bit codes with one scale, or None."""
     node = dequantizes_constant(value)
-    codes = None if node is None else _constant_codes(node)
-    if node is None or codes is None or codes.size != 1 or str(codes.dtype) not in ACTIVATIONS:
+    if node is None:
         return None
-    return codes.reshape(()), activation_params(node)
+    codes, (scale, _) = _constant_codes(node), _scale_and_zero_point(node)
+    if scale.size != 1 or str(codes.dtype) not in ACTIVATIONS:
+        return None
+    return Codes(codes, activation_params(node))
 
 
 def bias(

@@ -7,6 +7,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES
+from midge.convert.lower_pairs import pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_tables import unary
@@ -34,18 +35,16 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
         return all(in_codes(low, v) for v in carried if v is not None)
     if unary(low, value) is not None:
         return True
-    if g.is_op(node, "Add"):
-        return _adds_codes(low, node)
+    if g.is_op(node, "Add", "Mul"):
+        return pairs_codes(low, node) or (node.op_type == "Add" and _adds_bias(low, node))
     if g.is_op(node, *LAYERS):
         return _is_natural(low, source) and dequantizes_constant(node.inputs[1]) is not None
     return g.is_op(node, *POOLS) and _is_natural(low, source)
 
 
-def _adds_codes(low: "Lowering", node: ir.Node) -> bool:
-    """Tell whether an Add has two operands in codes, or is the bias of such a MatMul."""
+def _adds_bias(low: "Lowering", node: ir.Node) -> bool:
+    """Tell whether an Add gives its bias to a MatMul that computes in codes."""
     a, b = node.inputs[:2]
-    if _is_natural(low, a) and _is_natural(low, b):
-        return True
     for value, other in ((a, b), (b, a)):
         product = None if value is None else value.producer()
         if product is not None and value is not None and g.is_op(product, "MatMul"):

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from midge.convert.memory_order import best_order
-from midge.convert.plan import ALIGNMENT, Add, FlipSign, Plan, Table
+from midge.convert.plan import ALIGNMENT, Add, FlipSign, Mul, Plan, Table
 from midge.convert.plan_float import BinaryF32, UnaryF32
 
 # Element i of the output depends on element i of the inputs only.
-IN_PLACE = (Add, BinaryF32, FlipSign, Table, UnaryF32)
+IN_PLACE = (Add, BinaryF32, FlipSign, Mul, Table, UnaryF32)
 SWAPS = 400  # of the search; it stops at the lower bound, which small networks reach at once
 
 

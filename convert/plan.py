@@ -128,6 +128,30 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
+class Mul:
+    """Elementwise product of two tensors of equal rank; axes of size 1 are repeated.
+
+    Args:
+        a_zero_point: of the first input, int8.
+        b_zero_point: of the other operand, int8.
+        requantization: of the output, with one multiplier.
+        constant: int8 codes of the other operand, None where it is the second input.
+    """
+
+    a_zero_point: int
+    b_zero_point: int
+    requantization: Requantization
+    constant: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Copies int8 codes into the arena, for steps that read activations only."""
+
+    value: Array
+
+
+@dataclass(frozen=True, slots=True)
 class Pool2d:
     """Max or average pool of X [N, H, W, C] int8.
 
@@ -193,7 +217,7 @@ class Transpose:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Start and step of each stored axis; the output's shape gives the count."""
+    """Start and step of each stored axis; the output's shape gives the count, step 0 repeats."""
 
     start: tuple[int, ...]
     step: tuple[int, ...]
@@ -222,6 +246,8 @@ Params = (
     Conv2d
     | FullyConnected
     | Add
+    | Constant
+    | Mul
     | Pool2d
     | Softmax
     | Table

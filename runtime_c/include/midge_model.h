@@ -91,6 +91,22 @@ enum {
     MIDGE_ADD_OFFSET = 13, /* 128 where the ONNX file holds uint8 codes, else 0 */
 };
 
+/* midge_mul_s8: y = a * b, Y written in order. Data: the words below, then a constant b's codes. */
+enum {
+    MIDGE_MUL_B = 4,        /* arena offset of the second input */
+    MIDGE_MUL_STEP = 5,     /* pair: elements between neighbours along the last axis in a, in b */
+    MIDGE_MUL_SHAPE = 6,    /* 4 words: shape of Y */
+    MIDGE_MUL_A_PITCH = 10, /* 3 words: elements between neighbours along the other axes */
+    MIDGE_MUL_B_PITCH = 13, /* 3 words */
+};
+enum {
+    MIDGE_MUL_MULTIPLIER = 0, /* float32 bits */
+    MIDGE_MUL_CODES = 1,
+    MIDGE_MUL_B_ZERO_POINT = 2, /* two's complement */
+    MIDGE_MUL_CONSTANT = 3,     /* 1 where b is a constant */
+    MIDGE_MUL_DATA_WORDS = 4
+};
+
 /* midge_softmax_s8 over the last axis of X [rows, depth]. Data: uint32 table [256]. */
 enum {
     MIDGE_SOFTMAX_ROWS = 4,
@@ -104,6 +120,11 @@ enum {
     MIDGE_MAP_COUNT = 4,
     MIDGE_MAP_SCALE = 5,      /* float32 bits */
     MIDGE_MAP_ZERO_POINT = 6, /* two's complement */
+};
+
+/* midge_constant. Data: the bytes. */
+enum {
+    MIDGE_CONSTANT_BYTES = 4,
 };
 
 /* midge_pad: fills Y, then copies X [S0, S1, S2, S3, S4] bytes into it. */
@@ -166,6 +187,7 @@ void midge_add_wide_s8(const midge_memory *memory, const midge_op *op);
 void midge_add_exact_s8(const midge_memory *memory, const midge_op *op);
 void midge_average_pool_s8(const midge_memory *memory, const midge_op *op);
 void midge_concat(const midge_memory *memory, const midge_op *op);
+void midge_constant(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_asymmetric_s8(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_s8(const midge_memory *memory, const midge_op *op);
 void midge_copy(const midge_memory *memory, const midge_op *op);
@@ -174,6 +196,7 @@ void midge_dequantize_s8_f32(const midge_memory *memory, const midge_op *op);
 void midge_flip_sign(const midge_memory *memory, const midge_op *op);
 void midge_fully_connected_s8(const midge_memory *memory, const midge_op *op);
 void midge_max_pool_s8(const midge_memory *memory, const midge_op *op);
+void midge_mul_s8(const midge_memory *memory, const midge_op *op);
 void midge_pad(const midge_memory *memory, const midge_op *op);
 void midge_quantize_f32_s8(const midge_memory *memory, const midge_op *op);
 void midge_softmax_s8(const midge_memory *memory, const midge_op *op);

@@ -123,7 +123,6 @@ typedef enum midge_reduce_kind {
 } midge_reduce_kind;
 
 /* midge_pad_f32: the words of midge_pad; MIDGE_PAD_VALUE holds float32 bits.
- * midge_constant: copies MIDGE_MAP_COUNT words of data.
  * midge_dynamic_quantize: MIDGE_MAP_COUNT floats become a header and int8 codes. */
 enum {
     MIDGE_DYNAMIC_SCALE = 0,      /* byte offset in the header: float32 */
@@ -138,7 +137,6 @@ extern "C" {
 void midge_average_pool_f32(const midge_memory *memory, const midge_op *op);
 void midge_binary_f32(const midge_memory *memory, const midge_op *op);
 void midge_clip_f32(const midge_memory *memory, const midge_op *op);
-void midge_constant(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_dynamic(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_f32(const midge_memory *memory, const midge_op *op);
 void midge_conv2d_f32_s8(const midge_memory *memory, const midge_op *op);

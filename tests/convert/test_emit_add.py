@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from midge.convert import emit_records
+from midge.convert import emit_pairs
 from midge.convert.build import host_program
 from midge.convert.emit import emit
 from midge.convert.emit_add import find_form, reference
@@ -56,7 +56,7 @@ def test_a_form_equals_the_definition_on_every_pair():
 @pytest.mark.parametrize("exact", [False, True], ids=["form", "exact"])
 def test_the_kernels_equal_the_definition_on_every_pair(exact, tmp_path, monkeypatch):
     if exact:
-        monkeypatch.setattr(emit_records, "find_form", lambda params: None)
+        monkeypatch.setattr(emit_pairs, "find_form", lambda params: None)
     A, B = (np.ravel(g).astype(np.int8) for g in np.meshgrid(CODES, CODES, indexing="ij"))
     adds = list(configurations(20))
     pairs = A.size

@@ -58,6 +58,38 @@ def test_matrix_products_give_onnx_runtimes_bits(qdq, compare, op, dtype):
     assert compare(graph.output(y).model()) == {}
 
 
+SHAPES = [
+    ([2, 4, 6, 5], [2, 4, 6, 5]),
+    ([2, 4, 6, 5], [2, 4, 1, 1]),
+    ([1, 1, 6, 5], [2, 4, 1, 5]),
+    ([2, 7], [3, 1, 7]),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+def test_operands_of_two_shapes_give_onnx_runtimes_bits(qdq, compare, op, shapes, dtype):
+    graph = qdq(len(shapes[0]), dtype)
+    a, b = graph.input(shapes[0]), graph.input(shapes[1])
+    y = graph.node(op, [a, b])
+    params = graph.wider(a, *((4, 8) if op == "Mul" else (1, 2)))
+    assert compare(graph.output(graph.quantized(y, params)).model()) == {}
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+def test_a_constant_operand_of_any_shape_gives_onnx_runtimes_bits(qdq, compare, op, first):
+    graph = qdq(9)
+    x = graph.layer("Conv", graph.input([1, 3, 8, 8]), (6, 3, 3, 3), 27)
+    codes = graph.rng.integers(0, 256, (6, 1, 6)).astype(np.uint8)
+    c = graph.dequantized(codes, np.float32(0.0123), zero=np.uint8(99))
+    c = graph.node(op, [c, x] if first else [x, c])
+    y = graph.node("Relu", [c])
+    y = graph.quantized(y, graph.wider(x, 0.5, 2, 0))
+    assert compare(graph.output(y).model()) == {}
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_sum_gives_onnx_runtimes_bits_with_and_without_relu(qdq, compare, seed, dtype):

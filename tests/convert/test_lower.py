@@ -242,12 +242,6 @@ def test_weights_with_scales_along_the_input_are_refused(qdq):
     assert "scales lie along axis 0, not the output channels' axis 1" in message
 
 
-def test_two_shapes_in_a_sum_are_refused(qdq):
-    graph = qdq(0)
-    total = graph.node("Add", [graph.input([1, 4, 5]), graph.input([1, 4, 1])])
-    assert "it adds [1, 4, 5] and [1, 4, 1]" in refusal(graph, graph.quantized(total))
-
-
 @pytest.mark.parametrize("size", [(1, 4), (0, 4)])
 def test_empty_or_unknown_sizes_are_refused(build, size):
     text = """(float[a, 4] x) => (float[a, 4] y) {

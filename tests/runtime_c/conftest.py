@@ -11,10 +11,12 @@ from midge.convert.emit_c import runtime_folder
 from midge.convert.plan import (
     Add,
     Concat,
+    Constant,
     Conv2d,
     Dequantize,
     FlipSign,
     FullyConnected,
+    Mul,
     Pad,
     Plan,
     PlanOp,
@@ -85,6 +87,12 @@ class Reference:
         return (arithmetic.add(A, B, p.a, p.b, p.y).astype(np.int32) - offset).astype(np.int8)
 
     @staticmethod
+    def mul(p, a, b=None):
+        b = p.constant if b is None else b
+        acc = (a.astype(int) - p.a_zero_point) * (b.astype(int) - p.b_zero_point)
+        return Reference.requantize(acc, p.requantization)
+
+    @staticmethod
     def pool2d(p, x):
         N, H, W, C = x.shape
         t, left, b, r = p.pads
@@ -114,6 +122,8 @@ class Reference:
             return Reference.fully_connected(p, x[0])
         if isinstance(p, Add):
             return Reference.add(p, *x)
+        if isinstance(p, Mul):
+            return Reference.mul(p, *x)
         if isinstance(p, Pool2d):
             return Reference.pool2d(p, x[0])
         if isinstance(p, Table):
@@ -220,6 +230,14 @@ class Network:
         params = FullyConnected(weight, bias, x_zero_point, r, weight_zero_point)
         self.op(params, self.codes(rows, depth))
 
+    def mul(self, a, b, constant=False, **limits):
+        """Append a Mul of shapes that broadcast, the second one's a constant if asked for."""
+        zero_points = [int(z) for z in self.rng.integers(-128, 128, 2)]
+        codes = [self.codes(*a), self.codes(*b)]
+        r = self.requantization(1, 37, per_channel=False, **limits)
+        params = Mul(*zero_points, r, codes.pop()[0] if constant else None)
+        self.op(params, *codes)
+
     def pool(self, shape, kernel, stride, pads, kind, count_include_pad=False):
         """Append a Pool2d."""
         x_scale, y_scale = self.rng.uniform(0.01, 0.03, 2).astype(f32)
@@ -274,6 +292,12 @@ def add_elementwise(net):
             QuantParams(f32(s), int(z), dtype) for s, z in zip(scales, zero_points, strict=True)
         ]
         net.op(Add(*params), net.codes(999), net.codes(999))
+    for constant in (False, True):
+        net.mul((300,), (300,), constant)
+        net.mul((2, 3, 5, 7), (2, 1, 1, 7), constant)
+        net.mul((2, 1, 5, 1), (1, 3, 1, 4), constant, low=-20, high=90)
+    value = net.codes(2, 3)[0]
+    net.op(Constant(value), want=np.stack([value] * SAMPLES))
     net.op(Table(net.codes(256)[0]), net.codes(300))
     net.op(FlipSign(), net.codes(257).view(np.uint8))
     net.op(FlipSign(), net.codes(255))

@@ -1,0 +1,83 @@
+"""Records of Add and Mul, whose two operands have scales of their own."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.emit_add import code_offset, find_form
+from midge.convert.emit_float import BINARY_AXES, broadcast_axes
+from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
+from midge.convert.plan import Add, Mul, Requantization
+from midge.quant import arithmetic
+
+Array = npt.NDArray[Any]
+_SMALLEST_NORMAL = np.float32(2.0**-126)
+
+
+def check_multipliers(step: Step, m: Array) -> None:
+    """Refuse multipliers that R1 is not defined for."""
+    if not np.all(np.isfinite(m) & (m >= 0)):
+        raise step.fail("a requantization multiplier is negative, infinite or not a number")
+
+
+def add_records(step: Step) -> list[Record]:
+    """Return the record of an Add: an integer form where one has the definition's bits."""
+    p = step.op.params
+    assert isinstance(p, Add)
+    offset = code_offset(p.y)
+    coefficients = arithmetic.add_coefficients(p.a, p.b, p.y)
+    words: Words = {
+        "MIDGE_ADD_B": step.x_at[1],
+        "MIDGE_ADD_COUNT": count(step.y),
+        "MIDGE_ADD_RA": bits(coefficients[0]),
+        "MIDGE_ADD_RB": bits(coefficients[1]),
+        "MIDGE_ADD_C": bits(coefficients[2]),
+        "MIDGE_ADD_OFFSET": offset,
+    }
+    form = find_form(p)
+    if form is None:
+        if not all(v == 0 or abs(v) >= _SMALLEST_NORMAL for v in coefficients):
+            raise step.fail("the scales of its inputs and output lie too far apart")
+        return [record(step, "midge_add_exact_s8", words)]
+    words |= {
+        "MIDGE_ADD_SHIFT": form.shift,
+        "MIDGE_ADD_MA": word(form.ma),
+        "MIDGE_ADD_MB": word(form.mb),
+        "MIDGE_ADD_K": word(form.k & 0xFFFFFFFF),
+        "MIDGE_ADD_K + 1": word(form.k >> 32 & 0xFFFFFFFF),
+    }
+    return [record(step, "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8", words)]
+
+
+def mul_records(step: Step) -> list[Record]:
+    """Return the record of a Mul."""
+    p = step.op.params
+    assert isinstance(p, Mul)
+    check_multipliers(step, p.requantization.m)
+    b = step.x[1].shape if p.constant is None else p.constant.shape
+    axes = broadcast_axes(step.y.shape, step.x[0].shape, b)
+    if len(axes) > BINARY_AXES:
+        raise step.fail(f"needs {len(axes)} axes; the C kernel has {BINARY_AXES}")
+    axes = [(1, 0, 0)] * (BINARY_AXES - len(axes)) + axes
+    header = np.zeros(4, np.uint32)
+    header[0] = np.float32(p.requantization.m[0]).view(np.uint32)
+    header[1] = _packed(p.a_zero_point, p.requantization)
+    header[2] = p.b_zero_point & 0xFFFFFFFF
+    header[3] = p.constant is not None
+    constant = [] if p.constant is None else [p.constant.astype(np.int8)]
+    words: Words = {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: product", header, *constant),
+        "MIDGE_MUL_B": step.x_at[1] if p.constant is None else 0,
+        "MIDGE_MUL_STEP": step.pair("steps", *axes[-1][1:]),
+    }
+    words |= {f"MIDGE_MUL_SHAPE + {i}": size for i, (size, _, _) in enumerate(axes)}
+    words |= {f"MIDGE_MUL_A_PITCH + {i}": pitch for i, (_, pitch, _) in enumerate(axes[:-1])}
+    words |= {f"MIDGE_MUL_B_PITCH + {i}": pitch for i, (_, _, pitch) in enumerate(axes[:-1])}
+    return [record(step, "midge_mul_s8", words)]
+
+
+def _packed(x_zero_point: int, r: Requantization) -> int:
+    """Return the value of a MIDGE_CODES word."""
+    codes = (x_zero_point, r.zero_point, r.low, r.high)
+    return sum((code & 255) << 8 * i for i, code in enumerate(codes))

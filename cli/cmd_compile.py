@@ -1,4 +1,4 @@
-"""midge compile: a quantized ONNX file to a self-contained folder of C."""
+"""midge compile: an ONNX file to a self-contained folder of C."""
 
 from pathlib import Path
 
@@ -45,11 +45,11 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Write a quantized ONNX file as C that needs nothing but a C99 compiler.
+    """Write an ONNX file as C that needs nothing but a C99 compiler.
 
-    MODEL is a quantized .onnx file, midge's own or another tool's. The folder builds with
-    `cc -O2 -c OUTPUT/*.c`; unless --target is c99, its golden test has run on this machine before
-    the folder appears.
+    MODEL is any .onnx file: quantized by midge or another tool, float, or partly both. The folder
+    builds with `cc -O2 -c OUTPUT/*.c`; unless --target is c99, its golden test has run on this
+    machine before the folder appears.
     """
     console = Console(as_json, quiet)
     chosen = name_from(model) if name is None else name
@@ -60,7 +60,7 @@ def command(
     for line in report.notices:
         console.notice(line)
     show_sizes(console, report)
-    tested = "the golden test gives the executor's bits on this machine"
+    tested = "the golden test passes on this machine"
     done = tested if target == HOST else "not built here"
     console.text(f"{report.directory}: {len(report.files)} files; {done}")
     console.result(report.to_json())

@@ -15,6 +15,7 @@ from midge.convert.lower_layers import pads_of, pair, rows_first
 from midge.convert.lower_params import dequantizes_constant, fail, real_constant, weight
 from midge.convert.lower_program import Stored
 from midge.convert.plan_float import Conv2dF32, FullyConnectedF32, Limits, MatMulF32
+from midge.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -61,8 +62,12 @@ def real_weight(node: ir.Node, axis: int) -> RealWeight | None:
     if dequantize is None:
         array = g.constant(node.inputs[1])
         return None if array is None else RealWeight(array.astype(np.float32), None)
-    codes = weight(node, axis)
-    return RealWeight(codes.codes, float32_row(codes.scale, codes.codes.shape[axis]))
+    try:
+        w = weight(node, axis)
+    except UnsupportedError:  # codes that no int8 kernel takes still stand for real values
+        array = real_constant(node.inputs[1])
+        return None if array is None else RealWeight(array, None)
+    return RealWeight(w.codes, float32_row(w.scale, w.codes.shape[axis]))
 
 
 def float32_row(values: Array, count: int) -> Array:

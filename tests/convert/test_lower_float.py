@@ -273,6 +273,14 @@ def test_int8_weights_stay_int8_under_float_arithmetic(build, same):
     assert all(p.weight.dtype == np.int8 and p.scale is not None for p in layers)
 
 
+def test_codes_that_no_int8_kernel_takes_become_float_weights(build, same):
+    text = """(float[N,6] x) => (float[N,4] y) { w = DequantizeLinear(q, s, z) y = MatMul(x, w) }"""
+    q = RNG.integers(0, 256, (6, 4)).astype(np.uint8)
+    q[0, :2] = 0, 255
+    plan = same(build(text, q=q, s=f32(0.01), z=np.uint8(3)))
+    assert plan.ops[0].params.weight.dtype == f32
+
+
 DYNAMIC = """(float[N,7] x) => (float[N,5] y, float[N,4] z)
     { q, s, zp = DynamicQuantizeLinear(x)
       p = MatMulInteger(q, w, zp)

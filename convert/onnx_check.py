@@ -7,6 +7,7 @@ whatever dimensions, nesting or references it declares; what follows them may tr
 import math
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import onnx
@@ -51,6 +52,28 @@ def check_message(proto: onnx.ModelProto, where: str) -> None:
     _check_types(proto.graph, where)
     _check_numbers(proto.graph, where)
     sort_nodes(proto.graph, where)
+
+
+def check_text(proto: onnx.ModelProto, where: str) -> None:
+    """Refuse names and other strings that are no text.
+
+    Raises:
+        InputError: naming the field.
+    """
+    waiting: list[Any] = [proto]
+    while waiting:
+        message = waiting.pop()
+        for field, value in message.ListFields():
+            many = hasattr(value, "append") or hasattr(value, "add")
+            if field.type == field.TYPE_MESSAGE:
+                waiting += value if many else [value]
+            elif field.type == field.TYPE_STRING:
+                for text in value if many else [value]:
+                    if not isinstance(text, str):
+                        raise InputError(
+                            f"{where}: {message.DESCRIPTOR.name}.{field.name} is no text: "
+                            f"{text[:40]!r}; the file is damaged, export it again."
+                        )
 
 
 def _graphs(proto: onnx.ModelProto, where: str) -> Iterator[onnx.GraphProto]:

@@ -17,7 +17,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.onnx_check import check_extents, check_message, check_operators
+from midge.convert.onnx_check import check_extents, check_message, check_operators, check_text
 from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
 
@@ -46,6 +46,7 @@ def read_model(
     """
     path = Path(path)
     proto = _parse(path)
+    check_text(proto, str(path))
     _check_opsets(proto, path)
     check_operators(proto, str(path), DOMAINS)
     check_message(proto, str(path))

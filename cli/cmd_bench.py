@@ -14,11 +14,12 @@ from midge.cli.report_html import microseconds
 from midge.convert.bench_host import CHUNK_S, CHUNKS, Timing
 from midge.convert.compile import random_inputs, read_plan
 from midge.convert.emit import emit
+from midge.convert.plan import Plan
 from midge.core.errors import InputError
 from midge.core.native import find_compiler
 
 NAME = "network"
-C, INT8, FLOAT = "C, int8", "ONNX Runtime, int8", "ONNX Runtime, float32"
+FLOAT = "ONNX Runtime, float32"
 OPTIMIZATION = "-O3"
 
 
@@ -50,8 +51,8 @@ def command(
 ) -> None:
     """Time the C on this machine against ONNX Runtime, one thread, batch 1.
 
-    MODEL is a quantized .onnx file. Chunks of all candidates alternate in one run, so that a busy
-    machine meets all of them alike; compare medians of one run only.
+    MODEL is any .onnx file that compiles. Chunks of all candidates alternate in one run, so that a
+    busy machine meets all of them alike; compare medians of one run only.
     """
     console = Console(as_json, quiet)
     with (
@@ -61,15 +62,21 @@ def command(
         plan = read_plan(model, NAME, input_shapes)
         emit(plan, Path(scratch), NAME)
         sample = [array[0] for array in random_inputs(plan, 1, seed)]
-        files = {INT8: model}
+        kind = "float32" if is_float(plan) else "int8"
+        files = {f"ONNX Runtime, {kind}": model}
         if float_model is not None:
             files[FLOAT] = float_model
             if any(x.dtype != np.float32 for x in sample):
                 raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
         timings = time_all(
-            files, {C: (Path(scratch), NAME)}, {}, sample, flags=(OPTIMIZATION,), chunks=chunks
+            files,
+            {f"C, {kind}": (Path(scratch), NAME)},
+            {},
+            sample,
+            flags=(OPTIMIZATION,),
+            chunks=chunks,
         )
-    _show(console, model, timings)
+    _show(console, model, timings, f"C, {kind}")
     console.result(
         {
             "model": str(model),
@@ -84,8 +91,13 @@ def command(
     )
 
 
-def _show(console: Console, model: Path, timings: dict[str, Timing]) -> None:
-    base = timings[C].median_us
+def is_float(plan: Plan) -> bool:
+    """Tell whether no tensor of a model is held in codes."""
+    return all(tensor.dtype == "float32" for tensor in plan.tensors)
+
+
+def _show(console: Console, model: Path, timings: dict[str, Timing], base_name: str) -> None:
+    base = timings[base_name].median_us
     rows = [
         (
             name,

@@ -9,9 +9,10 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.canonical import canonicalize
+from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.select import select
 
-Q, DQ = "QuantizeLinear", "DequantizeLinear"
+Q, DQ, DYNAMIC = "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"
 CODES = (ir.DataType.INT8, ir.DataType.UINT8)
 Dims = tuple[int | None, ...]
 
@@ -57,7 +58,7 @@ class ModelSummary:
 
     Args:
         opset: of the standard operators.
-        quantized: whether it holds QuantizeLinear nodes.
+        quantized: whether anything in it is quantized.
         inputs: of the graph.
         outputs: of the graph.
         nodes: in graph order; Quantize and DequantizeLinear are left out.
@@ -86,7 +87,7 @@ def summarize(model: ir.Model) -> ModelSummary:
     Args:
         model: as read by onnx_in.read_model.
     """
-    quantized = any(g.is_op(node, Q) for node in model.graph)
+    quantized = any(g.is_op(node, Q, DQ, *PRODUCTS) for node in model.graph)
     fates = {} if quantized else _fates(model)
     nodes = []
     for node in model.graph:
@@ -125,13 +126,13 @@ def macs(node: ir.Node) -> int:
     if weight is None or None in weight:
         return 0
     sizes = [d or 0 for d in weight]
-    if g.is_op(node, "Conv"):
+    if g.is_op(node, "Conv", "ConvInteger"):
         return _count(node.outputs[0]) * prod(sizes[1:])
     if g.is_op(node, "ConvTranspose"):
         return _count(node.inputs[0]) * prod(sizes[1:])
     if g.is_op(node, "Gemm"):
         return _count(node.outputs[0]) * sizes[1 if g.attribute(node, "transB", 0) else 0]
-    if g.is_op(node, "MatMul"):
+    if g.is_op(node, "MatMul", "MatMulInteger"):
         return _count(node.outputs[0]) * (sizes[-2] if len(sizes) > 1 else sizes[0])
     return 0
 
@@ -156,7 +157,9 @@ def _parameters(node: ir.Node) -> int:
 
 
 def _is_integer(node: ir.Node) -> bool:
-    """Say whether every activation comes from codes and every result becomes codes."""
+    """Say whether every activation comes from codes and every result becomes codes or sums."""
+    if g.is_op(node, DYNAMIC, *PRODUCTS):
+        return True
     inputs = [v for v in node.inputs if v is not None and not g.is_constant(v)]
     users = [use.node for output in node.outputs for use in output.uses()]
     return (

@@ -16,9 +16,11 @@ from midge.convert.passes.infer_shapes import InferShapes
 from midge.convert.passes.merge_moves import MergeMoves
 from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.passes.remove_identities import RemoveIdentities
+from midge.convert.passes.resolve_ifs import ResolveIfs
 from midge.convert.passes.split_matmul import SplitMatMul
 
 PASSES: tuple[type[Pass], ...] = (
+    ResolveIfs,
     FoldConstants,
     RemoveIdentities,
     RemoveDead,

@@ -60,8 +60,12 @@ class Writer:
         p = self.params[g.name_of(value)]
         stem = g.name_of(value)
         computed = self.selection.is_quantized(value)
+        # ONNX Runtime cannot load a DequantizeLinear that the body of an If or Loop reads.
         readers = [
-            u for u in value.uses() if computed or _reads_codes(u.node, value, self.selection)
+            u
+            for u in value.uses()
+            if u.node.graph is self.model.graph
+            and (computed or _reads_codes(u.node, value, self.selection))
         ]
         scale, zero = self._parameters(stem, p.scale, np.array(p.zero_point, p.dtype))
         q = g.new_node(

@@ -34,6 +34,8 @@ def read_recipe(path: Path, schema: Schema) -> dict[str, Any]:
         where = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "no YAML"
         raise InputError(f"{path}: {where}{problem}.") from None
+    except RecursionError:
+        raise InputError(f"{path}: it is nested too deep.") from None
     if not isinstance(root, yaml.MappingNode):
         raise InputError(f"{path}: a recipe is a list of `key: value` lines.")
     _check(path, root, schema, "")

@@ -80,6 +80,8 @@ def _parse(path: Path) -> onnx.ModelProto:
         raise InputError(f"{path}: no such file.{did_you_mean(path.name, known)}")
     if path.is_dir():
         raise InputError(f"{path} is a directory; give the .onnx file in it.")
+    if not path.is_file():
+        raise InputError(f"{path} is no regular file; write the model to one.")
     try:
         raw = path.read_bytes()
     except OSError as error:

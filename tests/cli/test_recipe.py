@@ -31,6 +31,7 @@ def test_a_good_recipe_comes_back_as_it_stands(tmp_path: Path) -> None:
         ("train: 3\n", "line 1: 'train' takes keys"),
         ("network: [a\n", "line 2"),
         ("just words", "key: value"),
+        ("[" * 5000, "nested too deep"),
     ],
 )
 def test_a_fault_names_its_line(tmp_path: Path, text: str, words: str) -> None:

@@ -47,7 +47,12 @@ def below_a_file(path: Path) -> None:
     path.symlink_to("small.onnx/model.onnx")
 
 
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
 BROKEN = {
+    device: ("broken.onnx", "no regular file"),
     missing: ("broken.onnx", "no such file"),
     text: ("broken.onnx", "text file"),
     truncated: ("broken.onnx",),

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from midge.convert.build import model_sources
+from midge.convert.build import link_flags, model_sources
 from midge.core.errors import InputError, ToolError
 from midge.core.native import Compiler, find_compiler
 
@@ -76,7 +76,8 @@ def measure(
         stack = _stack(work)
     weights = 4 * len(re.findall(r"0x[0-9a-f]{8},", _data_block(directory, name)))
     shown = " ".join(flag for flag in flags if flag not in _MEASURING)
-    label = f"host ({compiler.version}, {shown})"
+    library = ", libm not counted" if link_flags(model_sources(directory, name)) else ""
+    label = f"host ({compiler.version}, {shown}{library})"
     return SizeReport(text, const - weights, weights, _arena(directory, name), stack, label)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
+from midge.convert.build import link_flags
 from midge.convert.emit_c import runtime_folder
 from midge.convert.plan import (
     Add,
@@ -372,7 +373,7 @@ def run_on_board(tmp_path):
         if missing:
             pytest.skip(f"{' and '.join(missing)} not installed")
         sources = [*folder.glob("*.c"), folder / "host" / f"{name}_test.c"]
-        flags = [f"-I{folder}", f"-DMIDGE_REQUANT_{form}"]
+        flags = [f"-I{folder}", f"-DMIDGE_REQUANT_{form}", *link_flags(sources)]
         script = runtime_folder() / "targets" / "run.sh"
         command = ["sh", script, board, tmp_path / "program.elf", *sources, *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as rt
 from five_networks_inputs import NETWORKS, Inputs, Network
 
 import midge
@@ -178,8 +177,8 @@ def markdown(results: list[Result], samples: int, method: str) -> Iterator[str]:
     """Yield the page's tables."""
     builds = ", ".join(" ".join(build) for build in BUILDS)
     yield f"{datetime.date.today().isoformat()}, {describe()}"
-    tools = versions() | {"onnxruntime": rt.__version__}
-    yield ", ".join(f"{k} {v}" for k, v in tools.items())
+    yield ", ".join(f"{k} {v}" for k, v in versions().items())
+    yield "; ".join(find_compiler(name).version for name in sorted({name for name, _ in BUILDS}))
     yield f"calibration: {method}; {samples} samples each; C: {builds}, with each requantization"
     yield "ONNX Runtime: " + ", ".join(sorted({r.ort_level for r in results}))
     yield ""

@@ -77,14 +77,22 @@ def _figures(report: Report) -> str:
             note = f"{times} as {timed.name}"
         cards.append((f"{microseconds(shipped.latency.median_us)} µs", "per inference", note))
     if shipped.flash_bytes is not None:
-        cards.append((f"{shipped.flash_bytes:,} B", "flash", shipped.flash_note))
+        note = _share(shipped.flash_bytes, base.model, [v.flash_bytes for v in rivals])
+        cards.append((f"{shipped.flash_bytes:,} B", "flash", shipped.flash_note or note))
     if shipped.ram_bytes is not None:
-        cards.append((f"{shipped.ram_bytes:,} B", "RAM", "arena and worst stack"))
+        note = _share(shipped.ram_bytes, base.model, [v.ram_bytes for v in rivals])
+        cards.append((f"{shipped.ram_bytes:,} B", "RAM: arena and worst stack", note))
     inner = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd><p>{escape(note)}</p></div>"
         for value, name, note in cards
     )
     return f'<dl class="figures">{inner}</dl><p class="quiet">{escape(shipped.name)}</p>'
+
+
+def _share(value: int, model: str, others: Sequence[int | None]) -> str:
+    """Return how a size compares with the smallest that the float model needs in C."""
+    known = [other for other in others if other]
+    return f"{100 * value / min(known):.0f} % of {model}, C" if known else ""
 
 
 def _charts(report: Report) -> str:

@@ -94,7 +94,10 @@ def fma32(a: Array, b: Any, c: Any) -> Array:
 def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
     """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them."""
     ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
-    c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
+    za, zb, zy = f32(a.zero_point), f32(b.zero_point), f32(y.zero_point)
+    # One fma here as well: that is what ONNX Runtime's compiler made of ra * za + rb * zb.
+    shift = fma32(np.array([ra]), np.array([za]), np.array([f32(rb * zb)]))[0]
+    c = f32(zy - shift)
     return ra, rb, c
 
 

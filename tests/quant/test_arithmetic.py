@@ -150,16 +150,27 @@ def ort_binary(op: str, a: QuantParams, b: QuantParams, y: QuantParams) -> np.nd
     return np.asarray(session.run(None, {"A": A, "B": B})[0]).reshape(256, 256)
 
 
-SCALES = [(0.1, 0.2, 0.25), (0.5, 0.25, 0.5), (0.013, 0.4, 0.3), (0.02, 0.02, 0.037)]
+SUMS = [
+    # scales and zero-points of a, b, y
+    ((0.1, 0.2, 0.25), (16, 7, 211)),
+    ((0.5, 0.25, 0.5), (128, 3, 77)),
+    ((0.013, 0.4, 0.3), (250, 100, 31)),
+    ((0.02, 0.02, 0.037), (12, 140, 255)),
+    ((0.02256663, 0.02373289, 0.01367026), (162, 137, 0)),  # c is rounded once fewer
+    ((0.0625, 0.071, 0.031), (201, 190, 5)),
+]
 
 
-@pytest.mark.parametrize(("sa", "sb", "sy"), SCALES)
-def test_add_equals_onnx_runtime_on_all_pairs(sa: float, sb: float, sy: float) -> None:
+@pytest.mark.parametrize(("scales", "zero_points"), SUMS)
+def test_add_equals_onnx_runtime_on_all_pairs(
+    scales: tuple[float, ...], zero_points: tuple[int, ...]
+) -> None:
     cpu = Path("/proc/cpuinfo")
     if not (cpu.exists() and "avx2" in cpu.read_text()):
         pytest.skip("ONNX Runtime's Add follows this formula on x86 with AVX2 only")
-    rng = np.random.default_rng(int(sa * 1000))
-    a, b, y = (QuantParams(np.float32(s), int(rng.integers(0, 256)), "uint8") for s in (sa, sb, sy))
+    a, b, y = (
+        QuantParams(np.float32(s), z, "uint8") for s, z in zip(scales, zero_points, strict=True)
+    )
     A, B = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
     got = arithmetic.add(A, B, a, b, y)
     assert np.array_equal(got, ort_binary("QLinearAdd", a, b, y))

@@ -133,15 +133,16 @@ def check_data(calib_spec: object | None, options: QuantizeOptions) -> None:
             f"--mode {options.mode} takes no calibration data; leave --calib-data out, or use "
             "--mode static."
         )
-    if options.strict:
-        raise InputError(f"--strict has no meaning in --mode {options.mode}; leave it out.")
+    for name in ("strict", "skip_bad_samples"):
+        if getattr(options, name):
+            option = name.replace("_", "-")
+            raise InputError(f"--{option} has no meaning in --mode {options.mode}; leave it out.")
     if options.images is not None and options.images.given():
         raise InputError(
             f"{', '.join(options.images.given())}: no meaning in --mode {options.mode}; leave out."
         )
-    fixed = {"io_type": "float32", "activation_type": "uint8", "calibration_method": "minmax"}
-    for name, value in fixed.items():
-        if getattr(options, name) != value:
+    for name in ("io_type", "activation_type", "calibration_method", "samples"):
+        if getattr(options, name) != getattr(QuantizeOptions(), name):
             option = f"--{name.replace('_', '-')} {getattr(options, name)}"
             raise InputError(f"{option} has no meaning in --mode {options.mode}; leave it out.")
 

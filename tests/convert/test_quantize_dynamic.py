@@ -149,6 +149,10 @@ def test_nothing_is_written_where_data_is_missing_or_left_over(path, tmp_path):
             quantize_file(path, out, "random", QuantizeOptions(mode=mode))
         with pytest.raises(InputError, match=f"--io-type int8 has no meaning in --mode {mode}"):
             quantize_file(path, out, None, QuantizeOptions(mode=mode, io_type="int8"))
+        with pytest.raises(InputError, match="--samples 5 has no meaning"):
+            quantize_file(path, out, None, QuantizeOptions(mode=mode, samples=5))
+        with pytest.raises(InputError, match="--skip-bad-samples has no meaning"):
+            quantize_file(path, out, None, QuantizeOptions(mode=mode, skip_bad_samples=True))
     with pytest.raises(InputError, match="--mode 'dynamc' must be one of static, dynamic"):
         quantize_file(path, out, None, QuantizeOptions(mode="dynamc"))
     assert not out.exists()

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Array = g.Array
 PRODUCTS = ("MatMulInteger", "ConvInteger")
+REMEDY = "quantize the float model with `midge quantize --mode dynamic`"
 CODE_SPAN = 255  # the most that a code differs from its zero-point
 
 
@@ -184,7 +185,7 @@ def _codes(node: ir.Node, axis: int) -> Array:
         shape[axis] = -1 if zero.size > 1 else 1
         wide = wide - zero.astype(np.int32).reshape(shape)
     if wide.min(initial=0) < -128 or wide.max(initial=0) > 127:
-        raise fail(node, "its weight less the zero-point leaves int8", "quantize symmetrically")
+        raise fail(node, "its weight less the zero-point leaves int8", REMEDY)
     sums = np.abs(np.moveaxis(wide, axis, 0).astype(np.int64)).reshape(W.shape[axis], -1).sum(1)
     if int(sums.max(initial=0)) * CODE_SPAN >= ACCUMULATOR_LIMIT:
         raise fail(node, "a sum of products could leave int32", "leave it in float")

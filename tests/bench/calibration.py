@@ -118,6 +118,15 @@ def peak_mb(model: Path, method: str, count: int) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def own_peak_mb() -> float:
+    """Return the peak of this process alone; ru_maxrss would hold that of its parent too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
 def show(model: Path, count: int, repeats: int) -> None:
     taken = {name: median(times) for name, times in timings(model, count, repeats).items()}
     base = taken["plain inference"]
@@ -152,7 +161,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.peak:
         ours(options.model, samples_for(options.model, options.samples), options.peak)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        print(own_peak_mb())
         return
     folder = Path(os.environ.get("MIDGE_MODELS", "."))
     source = options.model or next(folder.rglob("ic01_resnet8_fp32.onnx"))

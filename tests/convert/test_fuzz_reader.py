@@ -30,6 +30,7 @@ SLOW_S = 20.0  # no mutation of these small models may take longer
 HANGS_S = 120.0  # then the child is ended
 PEAK_KB = 3 << 20  # of resident memory: a few activations of the largest size
 DEEP = 400
+LARGEST = 500_000  # bytes of a model from a folder
 INTEGERS = (
     0,
     1,
@@ -72,8 +73,11 @@ def with_function() -> onnx.ModelProto:
     return made
 
 
-def seeds() -> list[bytes]:
-    """Return the models that are mutated."""
+def seeds(folder: Path | None = None) -> list[bytes]:
+    """Return the models that are mutated; those of a folder in place of generated ones."""
+    if folder is not None:
+        files = sorted(folder.rglob("*.onnx"))
+        return [f.read_bytes() for f in files if f.stat().st_size < LARGEST]
     convolutions = """(float[N,3,8,8] x) => (float[N,5] y) {
         c = Conv <pads = [1,1,1,1]> (x, w, b) n = BatchNormalization(c, s, s, s, s)
         r = Relu(n) p = MaxPool <kernel_shape = [2,2], strides = [2,2]> (r)
@@ -256,10 +260,10 @@ def attempt(raw: bytes, folder: Path) -> str:
         raise ValueError(f"more than one line: {error}") from error
 
 
-def run_here(first: int, count: int) -> int:
+def run_here(first: int, count: int, folder_of_models: Path | None = None) -> int:
     """Try mutations and print every fault; return how many there were."""
     warnings.simplefilter("error")
-    models, faults = seeds(), 0
+    models, faults = seeds(folder_of_models), 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(first, first + count):
             print(seed, flush=True)
@@ -289,11 +293,12 @@ def peak_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def run_apart(first: int, count: int) -> list[str]:
+def run_apart(first: int, count: int, *more: str) -> list[str]:
     """Try mutations in processes of their own and return every fault, crashes and hangs too."""
     found, last = [], first + count
     while first < last:
-        command = [sys.executable, __file__, "--seed", str(first), "--count", str(last - first)]
+        numbers = ["--seed", str(first), "--count", str(last - first)]
+        command = [sys.executable, __file__, *numbers, *more]
         with tempfile.TemporaryFile("w+") as out:
             child = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
             status = watch(child, out)
@@ -331,12 +336,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="first mutation")
     parser.add_argument("--count", type=int, help="try so many in this process")
     parser.add_argument("--minutes", type=float, default=1, help="go on for so long")
+    parser.add_argument("--models", type=Path, help="mutate the small .onnx files of this folder")
     options = parser.parse_args()
     if options.count:
-        sys.exit(min(run_here(options.seed, options.count), 1))
+        sys.exit(min(run_here(options.seed, options.count, options.models), 1))
+    more = ["--models", str(options.models)] if options.models else []
     end, seed, found = time.monotonic() + 60 * options.minutes, options.seed, 0
     while time.monotonic() < end:
-        faults = run_apart(seed, 1000)
+        faults = run_apart(seed, 1000, *more)
         seed, found = seed + 1000, found + len(faults)
         print(f"{seed - options.seed:,} mutations, {found} faults", *faults, sep="\n", flush=True)
     sys.exit(min(found, 1))

@@ -8,7 +8,8 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
-from midge.convert.lower_moves import MOVES_ANY, by_axes, pad_widths
+from midge.convert.lower_axes import by_axes
+from midge.convert.lower_moves import MOVES_ANY, pad_widths
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Destination

@@ -8,7 +8,7 @@ import numpy as np
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
-from midge.convert.lower_moves import by_axes
+from midge.convert.lower_axes import by_axes
 from midge.convert.lower_pools import reduction_of
 from midge.convert.lower_program import Stored
 from midge.convert.plan_float import BinaryF32, ConstantF32, ReduceF32, UnaryF32

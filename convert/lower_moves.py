@@ -5,7 +5,6 @@ Transpose, Reshape and their kin move nothing at all: they rename the storage's 
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +12,13 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
+from midge.convert.lower_axes import by_axes, take, transposed
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_pools import max_pool
 from midge.convert.lower_program import Stored
+from midge.convert.lower_repeats import REPEATS
 from midge.convert.lower_target import Destination, Target
-from midge.convert.plan import Concat, Pad, Slice
+from midge.convert.plan import Concat, Pad
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -56,51 +57,13 @@ def _transpose(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
     x = sources[0]
-    perm = g.attribute(node, "perm") or tuple(reversed(range(len(x.shape))))
-    layout = x.layout.transposed(x.shape, perm)
-    if layout is None:  # a Reshape before it cut across the stored digits
-        x = low.program.reorder(x, lay.identity(x.shape), "in_order")
-        layout = lay.identity(x.shape).transposed(x.shape, perm)
-        assert layout is not None
-    return replace(x, shape=tuple(x.shape[a] for a in perm), layout=layout)
+    return transposed(low, x, g.attribute(node, "perm") or tuple(reversed(range(len(x.shape)))))
 
 
 def _max_pool(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
 ) -> Stored:
     return max_pool(low, node, sources[0], target)
-
-
-def by_axes(low: "Lowering", sources: Sequence[Stored]) -> tuple[list[Stored], tuple[int, ...]]:
-    """Return the tensors with one storage axis per file axis, all in one order, and that order.
-
-    Of the orders in question the one is taken that moves the fewest bytes.
-    """
-    shape = sources[0].shape
-    orders = [tuple(range(len(shape)))]
-    orders += [(0, *range(2, len(shape)), 1)] if len(shape) > 2 else []
-    orders += [order for x in sources if (order := _axis_order(x)) is not None]
-
-    def cost(order: tuple[int, ...]) -> int:
-        return sum(
-            prod(x.shape)
-            for x in sources
-            if x.layout.canonical() != lay.permuted(x.shape, order).canonical()
-        )
-
-    best = min(orders, key=cost)
-    return [low.program.reorder(x, lay.permuted(x.shape, best), "reordered") for x in sources], best
-
-
-def _axis_order(x: Stored) -> tuple[int, ...] | None:
-    """Return x's storage order as an order of file axes, or None where an axis is torn apart."""
-    cut = x.layout.axes(x.shape)
-    if cut is None or any(len(group) > 1 for group in cut[1]):
-        return None
-    fine, groups = cut
-    owner = {k: a for a, group in enumerate(groups) for k in group}
-    unit = [a for a, group in enumerate(groups) if not group]
-    return (*unit, *(owner[k] for k in fine.order))
 
 
 def _concat(
@@ -180,7 +143,7 @@ def _slice(
         start[a], _, step[a] = slice(
             int(starts[i]), None if stride < 0 and ends[i] < -x.shape[a] else int(ends[i]), stride
         ).indices(x.shape[a])
-    return _take(low, node, x, start, step, low.shape(node.outputs[0]), target)
+    return take(low, (g.label(node), target.name), x, start, step, low.shape(node.outputs[0]))
 
 
 def _split(
@@ -191,39 +154,7 @@ def _split(
     start = [0] * len(x.shape)
     start[axis] = sum(low.shape(v)[axis] for v in node.outputs[:index])
     shape = low.shape(node.outputs[index])
-    return _take(low, node, x, start, [1] * len(start), shape, target)
-
-
-def _take(
-    low: "Lowering",
-    node: ir.Node,
-    x: Stored,
-    start: Sequence[int],
-    step: Sequence[int],
-    shape: tuple[int, ...],
-    target: Destination,
-) -> Stored:
-    """Add a Slice of file axes."""
-    if shape == x.shape and all(s == 1 for s in step):
-        return x
-    (x,), order = by_axes(low, [x])
-    params = Slice(tuple(start[a] for a in order), tuple(step[a] for a in order))
-    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
-    inputs = [low.program.view(x, [x.shape[a] for a in order])]
-    return low.program.op(g.label(node), params, inputs, y)
-
-
-def expand(low: "Lowering", node: ir.Node, x: Stored, shape: tuple[int, ...]) -> Stored:
-    """Repeat axes of size 1, and axes in front that x lacks."""
-    if x.shape == shape:
-        return x
-    x = replace(x, shape=(1,) * (len(shape) - len(x.shape)) + x.shape)
-    (x,), order = by_axes(low, [x])
-    step = tuple(int(x.shape[a] == shape[a]) for a in order)
-    name = f"{low.program.tensors[x.tensor].name}_expanded"
-    y = low.program.new(name, shape, lay.permuted(shape, order), x.params)
-    inputs = [low.program.view(x, [x.shape[a] for a in order])]
-    return low.program.op(g.label(node), Slice((0,) * len(order), step), inputs, y)
+    return take(low, (g.label(node), target.name), x, start, [1] * len(start), shape)
 
 
 MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float elements
@@ -237,6 +168,7 @@ MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float element
     "Squeeze": _reshape,
     "Transpose": _transpose,
     "Unsqueeze": _reshape,
+    **REPEATS,
 }
 
 MOVES: dict[str, Move] = {

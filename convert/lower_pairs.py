@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
+from midge.convert.lower_axes import by_axes, expand
 from midge.convert.lower_layers import matmul
-from midge.convert.lower_moves import by_axes, expand
 from midge.convert.lower_params import Array, Codes, constant_codes, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Target
@@ -117,7 +117,7 @@ def _whole(
 ) -> Stored:
     """Return an operand of an Add as a tensor of the sum's shape."""
     if isinstance(x, Stored):
-        return expand(low, node, x, shape)
+        return expand(low, g.label(node), x, shape)
     value = node.inputs[index]
     assert value is not None
     name = g.name_of(value)

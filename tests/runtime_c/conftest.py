@@ -336,7 +336,9 @@ def add_moves(net):
     x = net.codes(2, 9, 8, 3)
     net.op(Slice((0, 1, 6, 0), (1, 2, -3, 1)), x, want=x[:, :, 1:8:2, 6::-3, :][:, :, :3])
     net.op(Slice((1, 8, 0, 2), (1, -1, 1, -2)), x, want=x[:, 1:, ::-1, :, 2::-2])
-    f = x.astype(f32)
+    x = net.codes(2, 1, 5, 1)
+    net.op(Slice((0,) * 4, (1, 0, 1, 0)), x, want=np.tile(x, (1, 1, 3, 1, 4)))
+    f = net.codes(2, 9, 8, 3).astype(f32)
     net.op(Slice((0, 0, 7, 0), (1, 4, -7, 1)), f, want=f[:, :, ::4, ::-7])
 
 

@@ -1,0 +1,70 @@
+"""Moves that repeat or pick elements: the bits of ONNX Runtime, and what is refused by name."""
+
+import numpy as np
+import pytest
+
+from midge.convert.lower import lower
+from midge.convert.plan import Slice
+from midge.core.errors import UnsupportedError
+
+
+def moved(qdq, op, inputs=(), shape=(1, 8, 6, 4), layer=True, **attributes):
+    """Return a model of a layer, which makes an image that lies NHWC, and a move of its codes."""
+    graph = qdq(5)
+    x = graph.input(shape)
+    if layer:
+        x = graph.layer("Conv", x, (8, shape[1], 1, 1), shape[1])
+    constants = [graph.constant(c) if c is not None else "" for c in inputs]
+    y = graph.node(op, [x, *constants], **attributes)
+    return graph.output(graph.quantized(y, graph.params[x])).model()
+
+
+CASES = {
+    "Expand": ([np.array([3, 8, 6, 4])], {}),
+    "Tile": ([np.array([1, 2, 1, 3])], {}),
+    "Tile of every axis": ([np.array([2, 2, 2, 2])], {}),
+    "Resize": ([None, np.float32([1, 1, 2, 3])], {"nearest_mode": "round_prefer_floor"}),
+    "Resize asymmetric": (
+        [None, np.float32([1, 1, 2, 2])],
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    ),
+    "Resize to a size": ([None, None, np.array([1, 8, 18, 4])], {}),
+    "Resize to every second": (
+        [None, np.float32([1, 1, 0.5, 0.5])],
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    ),
+    "DepthToSpace": ([], {"blocksize": 2}),
+    "DepthToSpace CRD": ([], {"blocksize": 2, "mode": "CRD"}),
+    "SpaceToDepth": ([], {"blocksize": 2}),
+    "Gather": ([np.array([1, 3, 5])], {"axis": 1}),
+    "Gather backwards": ([np.array([[5, 4], [3, 2]])], {"axis": 2}),
+    "Gather one": ([np.array(-1)], {"axis": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("layer", [True, False])
+def test_a_move_gives_onnx_runtimes_bits(qdq, compare, name, layer):
+    inputs, attributes = CASES[name]
+    model = moved(qdq, name.partition(" ")[0], inputs, layer=layer, **attributes)
+    assert compare(model) == {}
+
+
+def test_a_nearest_resize_is_one_copy(qdq):
+    inputs, attributes = CASES["Resize"]
+    plan = lower(moved(qdq, "Resize", inputs, **attributes), name="net")
+    assert sum(isinstance(op.params, Slice) for op in plan.ops) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "why"),
+    [
+        ("Resize", [None, np.float32([1, 1, 2, 2])], {"mode": "linear"}, "its mode is linear"),
+        ("Resize", [None, None, np.array([1, 8, 7, 4])], {}, "at uneven distances"),
+        ("Resize", [None, np.float32([1, 1, 1.3, 1])], {}, "scales an axis of 6 by 1.3"),
+        ("Gather", [np.array([0, 1, 5])], {"axis": 1}, "at uneven distances"),
+    ],
+)
+def test_what_has_no_step_is_refused_by_name(qdq, op, inputs, attributes, why):
+    with pytest.raises(UnsupportedError, match=rf"^{op}_.*{why}"):
+        lower(moved(qdq, op, inputs, **attributes), name="net")

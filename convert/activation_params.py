@@ -15,6 +15,7 @@ from midge.convert import graph as g
 from midge.convert.passes.fold_pads import pad_value
 from midge.convert.select import Selection
 from midge.core.errors import InputError
+from midge.quant.arithmetic import portable_sum_params
 from midge.quant.rules import Kind
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, activation_params
 
@@ -64,7 +65,26 @@ def params_from_ranges(
     for value in selection.values():
         fixed = SOFTMAX_PARAMS.as_dtype(dtype) if _is_fixed(roots[value]) else None
         params[g.name_of(value)] = fixed or activation_params(*shared[roots[value]], dtype)
+    _make_sums_portable(selection, params)
     return params
+
+
+def _make_sums_portable(selection: Selection, params: dict[str, QuantParams]) -> None:
+    """Raise the scale of a sum by a few float32 steps where ONNX Runtime would round it apart.
+
+    What has the sum's scale (operators that move codes, members of a Concat) follows.
+    """
+    for node, rule in selection.quantized.items():
+        if rule.kind != Kind.ADD:
+            continue
+        given = [params.get(g.name_of(v)) for v in selection.operands(node)]
+        a, b = given if len(given) == 2 else (None, None)
+        if a is None or b is None:
+            continue
+        old = params[g.name_of(selection.carrier(node))]
+        new = portable_sum_params(a, b, old)
+        if new != old and old not in (a, b):
+            params.update({name: new for name, p in params.items() if p == old})
 
 
 def _is_fixed(value: ir.Value) -> bool:

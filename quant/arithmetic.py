@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 f32 = np.float32
 
 SOFTMAX_BITS = 22  # the largest exponent of the softmax table
+PORTABLE_STEPS = 1000  # raises a scale by less than 0.013 %
 FLOAT32_EXACT = 2**24  # integers up to here are exact in float32
 
 
@@ -94,11 +95,33 @@ def fma32(a: Array, b: Any, c: Any) -> Array:
 def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
     """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them."""
     ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
-    za, zb, zy = f32(a.zero_point), f32(b.zero_point), f32(y.zero_point)
-    # One fma here as well: that is what ONNX Runtime's compiler made of ra * za + rb * zb.
-    shift = fma32(np.array([ra]), np.array([za]), np.array([f32(rb * zb)]))[0]
-    c = f32(zy - shift)
+    c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
     return ra, rb, c
+
+
+def is_portable_sum(a: QuantParams, b: QuantParams, y: QuantParams) -> bool:
+    """Tell whether Add's constant survives a compiler that contracts ra * za + rb * zb to one fma.
+
+    ONNX Runtime 1.32 is built so; where the constant is the same either way, so is every code.
+    """
+    ra, rb, c = add_coefficients(a, b, y)
+    products = [(ra, f32(a.zero_point)), (rb, f32(b.zero_point))]
+    for (r0, z0), (r1, z1) in (products, products[::-1]):
+        fused = fma32(np.array([r0]), z0, f32(r1 * z1))[0]
+        if f32(f32(y.zero_point) - fused) != c:
+            return False
+    return True
+
+
+def portable_sum_params(a: QuantParams, b: QuantParams, y: QuantParams) -> QuantParams:
+    """Return y with its scale raised by as few float32 steps as make `is_portable_sum` hold."""
+    scale = y.scale
+    for _ in range(PORTABLE_STEPS):
+        candidate = QuantParams(scale, y.zero_point, y.dtype)
+        if is_portable_sum(a, b, candidate):
+            return candidate
+        scale = np.nextafter(scale, f32(np.inf))
+    return y
 
 
 def add(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:

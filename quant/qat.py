@@ -15,6 +15,7 @@ from midge.core import Tensor, nn, no_grad
 from midge.core.errors import InputError
 from midge.core.trace import TraceGraph, trace
 from midge.quant import qat_ops
+from midge.quant.arithmetic import portable_sum_params
 from midge.quant.fake_quant import QTensor, QuantizeInput
 from midge.quant.qat_graph import QATGraph, Step, build
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, WeightCodes, activation_params
@@ -61,6 +62,7 @@ class QATModel(nn.Module):
         self.momentum = momentum
         self.observing = True
         self.frozen: dict[str, WeightCodes] = {}
+        self._portable: dict[tuple[int, ...], QuantParams] = {}
         # The trace holds the values of that moment; training moves the module's own tensors.
         self._own = graph.trace.constants | dict(model.named_buffers())
         self._own |= dict(model.named_parameters())
@@ -86,6 +88,8 @@ class QATModel(nn.Module):
         slots = self.graph.slots[value]
         if not slots:
             return SOFTMAX_PARAMS
+        if slots in self._portable:
+            return self._portable[slots]
         ranges = self.ranges.array[list(slots)]
         if np.isnan(ranges).any():
             raise InputError(
@@ -141,12 +145,23 @@ class QATModel(nn.Module):
             InputError: a range was never observed.
         """
         self.eval()
+        self._make_sums_portable()
         with no_grad():
             for step in self.graph.steps:
                 if step.node.op in ("conv2d", "linear"):
                     x = self.params_of(step.node.inputs[0] or "")
                     self.frozen[step.output] = qat_ops.encode(self, step, x)
         return self
+
+    def _make_sums_portable(self) -> None:
+        """Raise the scale of a sum by a few float32 steps where ONNX Runtime rounds it apart."""
+        for step in self.graph.steps:
+            if step.node.op == "add":
+                a, b = (self.params_of(name or "") for name in step.node.inputs[:2])
+                y = self.params_of(step.output)
+                new = portable_sum_params(a, b, y)
+                if new != y and y not in (a, b):
+                    self._portable[self.graph.slots[step.output]] = new
 
     def export(self) -> QATExport:
         """Return the trained graph with its integer parameters.

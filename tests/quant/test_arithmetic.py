@@ -156,21 +156,47 @@ SUMS = [
     ((0.5, 0.25, 0.5), (128, 3, 77)),
     ((0.013, 0.4, 0.3), (250, 100, 31)),
     ((0.02, 0.02, 0.037), (12, 140, 255)),
-    ((0.02256663, 0.02373289, 0.01367026), (162, 137, 0)),  # c is rounded once fewer
+    ((0.02256663, 0.02373289, 0.01367026), (162, 137, 0)),  # not portable as it stands
     ((0.0625, 0.071, 0.031), (201, 190, 5)),
 ]
+PAIRS = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
+
+
+def sum_params(scales: tuple[float, ...], zero_points: tuple[int, ...]) -> list[QuantParams]:
+    pairs = zip(scales, zero_points, strict=True)
+    return [QuantParams(np.float32(s), z, "uint8") for s, z in pairs]
 
 
 @pytest.mark.parametrize(("scales", "zero_points"), SUMS)
-def test_add_equals_onnx_runtime_on_all_pairs(
+def test_a_portable_sum_equals_onnx_runtime_s_on_all_pairs(
     scales: tuple[float, ...], zero_points: tuple[int, ...]
 ) -> None:
     cpu = Path("/proc/cpuinfo")
     if not (cpu.exists() and "avx2" in cpu.read_text()):
         pytest.skip("ONNX Runtime's Add follows this formula on x86 with AVX2 only")
-    a, b, y = (
-        QuantParams(np.float32(s), z, "uint8") for s, z in zip(scales, zero_points, strict=True)
-    )
-    A, B = np.meshgrid(np.arange(256), np.arange(256), indexing="ij")
-    got = arithmetic.add(A, B, a, b, y)
+    a, b, y = sum_params(scales, zero_points)
+    y = arithmetic.portable_sum_params(a, b, y)
+    assert arithmetic.is_portable_sum(a, b, y)
+    got = arithmetic.add(*PAIRS, a, b, y)
     assert np.array_equal(got, ort_binary("QLinearAdd", a, b, y))
+
+
+def test_a_scale_rises_by_a_few_steps_only_where_it_must() -> None:
+    rng = np.random.default_rng(0)
+    raised = 0
+    for _ in range(200):
+        a, b, y = sum_params(tuple(rng.uniform(0.01, 0.1, 3)), tuple(rng.integers(0, 256, 3)))
+        new = arithmetic.portable_sum_params(a, b, y)
+        raised += new != y
+        assert arithmetic.is_portable_sum(a, b, new)
+        assert 1 <= new.scale / y.scale < 1.0001
+    assert 0 < raised < 100
+
+
+def test_the_constant_of_a_sum_is_rounded_after_every_product() -> None:
+    a, b, y = sum_params(*SUMS[4])
+    ra, rb, c = arithmetic.add_coefficients(a, b, y)
+    exact = [Fraction(float(r)) * z for r, z in ((ra, 162), (rb, 137))]
+    total = round_to_float32(sum(Fraction(float(round_to_float32(e))) for e in exact))
+    assert c == -total
+    assert not arithmetic.is_portable_sum(a, b, y)

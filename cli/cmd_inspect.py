@@ -7,17 +7,23 @@ from pathlib import Path
 import click
 
 from midge.cli.console import Console, short
-from midge.cli.options import common_options, input_shape_option, model_argument
+from midge.cli.options import common_options, input_shape_option
 from midge.convert.onnx_in import notices, read_model
+from midge.convert.operators import operator_table
 from midge.convert.summary import ModelSummary, NodeSummary, TensorSummary, summarize
 
 
 @click.command("inspect")
-@model_argument
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.option("--ops", is_flag=True, help="Show what midge does with each operator; no MODEL.")
 @input_shape_option
 @common_options
 def command(
-    model: Path, input_shapes: dict[str, tuple[int, ...]], as_json: bool, quiet: bool
+    model: Path | None,
+    ops: bool,
+    input_shapes: dict[str, tuple[int, ...]],
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Show the layers, shapes, multiply-accumulates, parameters and coverage of a model.
 
@@ -25,6 +31,13 @@ def command(
     of each node, of a quantized one what each node is.
     """
     console = Console(as_json, quiet)
+    if ops:
+        if model is not None:
+            raise click.UsageError("--ops takes no MODEL.")
+        _show_operators(console)
+        return
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL'.")
     with console.working(f"Reading {model}"):
         graph = read_model(model, input_shapes, dynamic=True)
         summary = summarize(graph)
@@ -39,6 +52,24 @@ def command(
             "parameters": summary.parameters,
         }
     )
+
+
+def _show_operators(console: Console) -> None:
+    rows = operator_table()
+    console.table(
+        ("operator", "gradient", "8 bit", "C int8", "C float32"),
+        [
+            (
+                row.op_type,
+                "yes" if row.gradient else "",
+                row.quantized or f"no: {row.reason}",
+                "refused" if row.refused else row.int8,
+                "refused" if row.refused else row.float32,
+            )
+            for row in rows
+        ],
+    )
+    console.result({"operators": [asdict(row) for row in rows]})
 
 
 def _show(console: Console, model: Path, summary: ModelSummary) -> None:

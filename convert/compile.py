@@ -20,7 +20,7 @@ from midge.convert.onnx_out import check_folder, require_runs
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
-from midge.core.errors import CheckError, InputError, did_you_mean
+from midge.core.errors import CheckError, InputError, ToolError, did_you_mean
 from midge.core.native import Compiler, compile_program
 
 Array = npt.NDArray[Any]
@@ -162,7 +162,7 @@ def _size(directory: Path, name: str) -> tuple[SizeReport | None, list[str]]:
     """Return the size of the host build, or why there is none."""
     try:
         return measure(directory, name), []
-    except InputError as error:
+    except ToolError as error:
         return None, [f"flash and stack were not measured: {error}"]
 
 

@@ -1,7 +1,6 @@
 """Measures an emitted folder as compiled: flash, RAM and stack."""
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from midge.convert.build import link_flags, model_sources
+from midge.convert.elf import section_sizes
 from midge.core.errors import InputError, ToolError
 from midge.core.native import Compiler, find_compiler
 
@@ -60,19 +60,16 @@ def measure(
         flags: of the compiler; -fstack-usage gives the stack.
 
     Raises:
-        InputError: a file or a tool is missing.
-        ToolError: the compiler failed.
+        InputError: a file or a compiler is missing.
+        ToolError: the compiler failed, or its objects are not in ELF format.
     """
     compiler = compiler or find_compiler()
-    tool = shutil.which("size")
-    if tool is None:
-        raise InputError("the program 'size' (binutils) is not installed; it measures flash.")
     directory = Path(directory).absolute()
     with tempfile.TemporaryDirectory(prefix="midge-size-") as folder:
         work = Path(folder)
         for source in model_sources(directory, name):
             _compile(compiler, source, directory, flags, work)
-        text, const = _sections(tool, sorted(work.glob("*.o")))
+        text, const = _sections(sorted(work.glob("*.o")))
         stack = _stack(work)
     weights = 4 * len(re.findall(r"0x[0-9a-f]{8},", _data_block(directory, name)))
     shown = " ".join(flag for flag in flags if flag not in _MEASURING)
@@ -92,15 +89,11 @@ def _compile(
         raise ToolError(f"{compiler} could not compile {source.name}: {first}")
 
 
-def _sections(tool: str, objects: Sequence[Path]) -> tuple[int, int]:
+def _sections(objects: Sequence[Path]) -> tuple[int, int]:
     """Return the bytes of code and of const data."""
-    command = [tool, "-A", *map(str, objects)]
-    listing = subprocess.run(command, capture_output=True, text=True, check=False)
-    if listing.returncode:
-        raise ToolError(f"{tool}: {listing.stderr.strip()}")
-    sizes = re.findall(r"^(\.\S+)\s+(\d+)", listing.stdout, re.MULTILINE)
-    text = sum(int(size) for section, size in sizes if _CODE.match(section))
-    return text, sum(int(size) for section, size in sizes if _CONST.match(section))
+    sizes = [section for path in objects for section in section_sizes(path)]
+    text = sum(size for name, size in sizes if _CODE.match(name))
+    return text, sum(size for name, size in sizes if _CONST.match(name))
 
 
 def _stack(work: Path) -> int | None:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_program import Stored
+from midge.quant.functions import sigmoid
 from midge.quant.scheme import QuantParams
 
 if TYPE_CHECKING:
@@ -93,12 +94,6 @@ def _hard_sigmoid(alpha: float, beta: float) -> Function:
     return lambda x: np.clip(alpha * x + beta, 0, 1)
 
 
-def _sigmoid(x: Array) -> Array:
-    with np.errstate(over="ignore"):  # exp(-x) = inf gives 0, as it should
-        y: Array = 1 / (1 + np.exp(-x))
-    return y
-
-
 def _erf(x: Array) -> Array:
     y: Array = np.vectorize(erf, otypes=[np.float64])(x)
     return y
@@ -150,10 +145,10 @@ UNARY: dict[str, Callable[[ir.Node], Function]] = {
             gamma=_real(node, "gamma", 1.05070102214813232421875),
         )
     ),
-    "Sigmoid": lambda node: _sigmoid,
+    "Sigmoid": lambda node: sigmoid,
     "Softplus": lambda node: _softplus,
     "Softsign": lambda node: lambda x: x / (1 + np.abs(x)),
-    "Swish": lambda node: lambda x: x * _sigmoid(_real(node, "alpha", 1.0) * x),
+    "Swish": lambda node: lambda x: x * sigmoid(_real(node, "alpha", 1.0) * x),
     "Tanh": lambda node: np.tanh,
     "ThresholdedRelu": lambda node: lambda x: np.where(x > _real(node, "alpha", 1.0), x, 0),
 }

@@ -18,6 +18,7 @@ from midge.quant.fake_quant import (
     SoftmaxCodes,
     TableCodes,
 )
+from midge.quant.functions import TRAINABLE
 from midge.quant.qat_graph import Step
 from midge.quant.scheme import QuantParams, WeightCodes, quantize_weights
 
@@ -127,19 +128,13 @@ def softmax(model: "QATModel", step: Step, env: Env) -> QTensor:
     return QTensor(out, model.params_of(step.output))
 
 
-FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
-    "tanh": np.tanh,
-}
-
-
 def table(model: "QATModel", step: Step, env: Env) -> QTensor:
     """A unary function by its 256 codes."""
     x = env[step.node.inputs[0] or ""]
     real = getattr(x.dequantize(), step.node.op)()
     model.observe(step.slot, float(real.array.min()), float(real.array.max()))
     y = model.params_of(step.output)
-    codes = arithmetic.table(FUNCTIONS[step.node.op], x.params, y)
+    codes = arithmetic.table(TRAINABLE[step.node.op], x.params, y)
     return QTensor(TableCodes.apply(real, x.codes, codes, x.params, y), y)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midge.convert.blame import blames_source, require_runs
 from midge.convert.build import link_flags, model_sources
 from midge.convert.emit import check_name, emit
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import notices, read_model
-from midge.convert.onnx_out import check_folder, require_runs
+from midge.convert.onnx_out import check_folder
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
@@ -139,6 +140,7 @@ def check_target(target: str) -> None:
         )
 
 
+@blames_source
 def read_plan(
     path: str | Path, name: str, input_shapes: Mapping[str, Sequence[int]] | None = None
 ) -> Plan:

@@ -17,7 +17,6 @@ import onnx.numpy_helper
 
 from midge.core.errors import InputError, did_you_mean
 
-MAX_BYTES = 1 << 30  # of one activation: a thousand times what a small device holds
 MAX_DEPTH = 32  # of subgraphs, and of functions that call functions
 MAX_NODES = 1_000_000  # after functions are inlined
 STANDARD = ("", "ai.onnx")
@@ -284,24 +283,3 @@ def needed_names(node: onnx.NodeProto) -> Iterator[str]:
             names = chain.from_iterable(needed_names(inner) for inner in graph.node)
             outputs = (v.name for v in graph.output)
             yield from (name for name in chain(names, outputs) if name not in own)
-
-
-def check_extents(proto: onnx.ModelProto, where: str) -> None:
-    """Refuse activations too large to be computed anywhere near a small device.
-
-    Args:
-        proto: with inferred shapes.
-        where: the file, for the message.
-
-    Raises:
-        InputError: naming the tensor.
-    """
-    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
-        tensor = value.type.tensor_type
-        shape = [max(d.dim_value, 1) for d in tensor.shape.dim]
-        size = math.prod(shape) * 4
-        if size > MAX_BYTES:
-            raise InputError(
-                f"{where}: tensor {value.name!r} of shape {shape} is too large: {size:,} bytes, at "
-                f"most {MAX_BYTES:,} are possible; bind smaller dimensions."
-            )

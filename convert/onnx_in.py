@@ -17,7 +17,8 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.onnx_check import check_extents, check_message, check_operators, check_text
+from midge.convert.onnx_check import check_message, check_operators, check_text
+from midge.convert.onnx_extents import check_extents
 from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
 
@@ -60,7 +61,6 @@ def read_model(
     _bind(proto.graph, input_shapes or {}, path)
     check_extents(proto, str(path))
     proto = _infer(proto, path)
-    check_extents(proto, str(path))
     model = ir.from_proto(proto)
     if not dynamic:
         require_known_dims(model, path)

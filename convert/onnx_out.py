@@ -1,8 +1,8 @@
 """Writing ONNX files: checked, run once, the same bytes every time, and never half a file."""
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,37 +62,6 @@ def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | Non
         raise ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}") from error
     run(make_session(proto), sample or example_inputs(model))
     return bytes(proto.SerializeToString(deterministic=True))
-
-
-@contextmanager
-def blame(path: str | Path, model: ir.Model) -> Iterator[None]:
-    """Where ONNX Runtime refuses a result, tell whether it refuses the source just as well.
-
-    Args:
-        path: of the source.
-        model: as read from there.
-
-    Raises:
-        InputError: in place of a ToolError, the source does not run.
-    """
-    feeds = example_inputs(model)
-    try:
-        yield
-    except ToolError as error:
-        require_runs(path, feeds)
-        raise error
-
-
-def require_runs(path: str | Path, feeds: Mapping[str, Array]) -> None:
-    """Refuse a file that ONNX Runtime does not run, as parts of it do not fit together.
-
-    Raises:
-        InputError: in ONNX Runtime's words.
-    """
-    try:
-        run(make_session(Path(path), level="none"), feeds)
-    except ToolError as error:
-        raise InputError(f"{path} does not run: {error}") from error
 
 
 def example_inputs(model: ir.Model) -> dict[str, Array]:

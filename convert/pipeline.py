@@ -14,12 +14,13 @@ from midge.convert.activation_params import (
     tensors_to_observe,
     wide_concats,
 )
+from midge.convert.blame import blames_source
 from midge.convert.calibrate import Progress, calibrate
 from midge.convert.calibration_data import RANDOM, Sample, Samples, Spec, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
-from midge.convert.onnx_out import blame, check_output, checked_bytes, write_files, write_model
+from midge.convert.onnx_out import check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
 from midge.convert.pipeline_nodes import (
     nodes_by_name,
@@ -62,6 +63,7 @@ class ConvertReport:
     notices: list[str]
 
 
+@blames_source
 def convert_file(
     path: str | Path, out: str | Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> ConvertReport:
@@ -73,13 +75,13 @@ def convert_file(
     check_output(path, Path(out))
     model = read_model(path, input_shapes)
     before = nodes_by_name(model)
-    with blame(path, model):
-        records = canonicalize(model)
-        write_model(model, out)
+    records = canonicalize(model)
+    write_model(model, out)
     left = [Coverage(g.label(n), g.operator(n), "float", "not quantized") for n in model.graph]
     return ConvertReport(Path(out), with_folded(left, records, before), notices(model))
 
 
+@blames_source
 def quantize_file(
     path: str | Path,
     out: str | Path,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from midge.convert.canonical import canonicalize
 from midge.convert.onnx_in import notices, read_model
-from midge.convert.onnx_out import blame, check_output, checked_bytes, write_files
+from midge.convert.onnx_out import check_output, checked_bytes, write_files
 from midge.convert.pipeline_nodes import (
     nodes_by_name,
     refuse_quantized,
@@ -51,8 +51,7 @@ def quantize_weights_file(
     )
     if not quantized.scales:
         lines.append(f"no node of {path} has a weight that can be quantized.")
-    with blame(path, quantized.model):
-        data = checked_bytes(quantized.model, out)
+    data = checked_bytes(quantized.model, out)
     record = weights_record(path, file_record(out, data), options, quantized.scales)
     parameters = parameters_path(out)
     write_files({out: data, parameters: as_json(record)})

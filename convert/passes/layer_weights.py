@@ -4,6 +4,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.core.errors import InputError
 
 Array = g.Array
 
@@ -105,5 +106,12 @@ def add_bias(model: ir.Model, layer: ir.Node, b: Array, names: g.Names) -> None:
 
 def _set(model: ir.Model, layer: ir.Node, index: int, array: Array, names: g.Names) -> None:
     stem = f"{g.label(layer)}_{'W' if index == 1 else 'B'}"
-    value = g.add_constant(model.graph, names, stem, array.astype(np.float32))
+    with np.errstate(over="ignore"):
+        rounded = array.astype(np.float32)
+    if not np.isfinite(rounded).all():
+        raise InputError(
+            f"node {g.label(layer)!r} ({layer.op_type}): with the scales and shifts around it "
+            "folded in, its weights are too large for float32; the model is damaged or diverged."
+        )
+    value = g.add_constant(model.graph, names, stem, rounded)
     layer.replace_input_with(index, value)

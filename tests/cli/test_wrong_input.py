@@ -130,6 +130,29 @@ def huge_weight(model: onnx.ModelProto) -> None:
     weight(model, "fc.W").dims[0] = 1 << 50
 
 
+def long_bias(model: onnx.ModelProto) -> None:
+    weight(model, "fc.B").CopyFrom(numpy_helper.from_array(np.ones((5, 4), np.float32), "fc.B"))
+
+
+def steep_norm(model: onnx.ModelProto) -> None:
+    """Put a batch norm with an extreme scale behind the convolution."""
+    for name, value in (("gamma", 3e38), ("one", 1.0), ("var", 1e-6)):
+        array = np.full(4, value, np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    inputs = ["c", "gamma", "one", "one", "var"]
+    model.graph.node.insert(1, helper.make_node("BatchNormalization", inputs, ["n"], "norm"))
+    node(model, "relu").input[0] = "n"
+
+
+def huge_batch(model: onnx.ModelProto) -> None:
+    """Turn one sample of many columns into many samples."""
+    set_dim(3, 12 << 20)(model)
+    shape = numpy_helper.from_array(np.array([-1, 2, 6, 6], np.int64), "shape")
+    model.graph.initializer.append(shape)
+    model.graph.node.insert(0, helper.make_node("Reshape", ["x", "shape"], ["s"], "cut"))
+    node(model, "conv").input[0] = "s"
+
+
 def string_input(model: onnx.ModelProto) -> None:
     model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
 
@@ -160,6 +183,9 @@ FAULTS: dict[str, tuple[Change, tuple[str, ...]]] = {
     "an unknown dimension": (set_dim(2, "H"), ("'x'", "--input-shape x=1,2,")),
     "a huge dimension": (set_dim(2, 1 << 40), ("changed.onnx", "too large")),
     "a huge batch": (set_dim(0, 1 << 33), ("changed.onnx", "too large")),
+    "a bias that does not fit": (long_bias, ("changed.onnx", "does not run", "'fc'")),
+    "scales beyond float32": (steep_norm, ("'conv'", "too large for float32")),
+    "a reshape into a huge batch": (huge_batch, ("'c'", "too large")),
     "external data that are missing": (external("w.bin"), ("w.bin", "cannot be read")),
     "external data outside the folder": (external("../../w.bin"), ("../../w.bin", "external")),
     "a cycle": (cycle, ("changed.onnx", "conv")),

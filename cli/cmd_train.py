@@ -29,14 +29,16 @@ def command(recipe: str, output: Path, seed: int | None, as_json: bool, quiet: b
     """
     console = Console(as_json, quiet)
     report = run_training(load_train_recipe(find_recipe(recipe), seed), output, console)
+    form = ".5f" if report.agreement is None else ".2%"
+    agreement = "" if report.agreement is None else f", agreement {report.agreement:.2%}"
     console.table(
-        ["model", ">accuracy"],
+        ["model", f">{report.metric}"],
         [
-            ["float32", f"{report.float_accuracy:.2%}"],
-            ["int8, quantized after training", f"{report.static_accuracy:.2%}"],
-            ["int8, tuned, as C", f"{report.qat_accuracy:.2%}"],
+            ["float32", f"{report.float_score:{form}}"],
+            ["int8, quantized after training", f"{report.static_score:{form}}"],
+            ["int8, tuned, as C", f"{report.qat_score:{form}}"],
         ],
-        title=f"{report.data}, {report.n} test samples, agreement {report.agreement:.2%}",
+        title=f"{report.data}, {report.n} test samples{agreement}",
     )
     console.text(
         f"{report.mismatches} of {report.elements} output elements differ between training and C"

@@ -59,10 +59,12 @@ class TrainReport:
     Args:
         data: name of the data set.
         n: test samples.
-        float_accuracy: of the float network, 0..1.
-        static_accuracy: of the float network quantized after training, 0..1.
-        qat_accuracy: of the tuned network as C, 0..1.
-        agreement: share of test samples on which float and tuned network choose the same class.
+        metric: "accuracy" (0..1), or "mean squared error" for networks that copy their input.
+        float_score: of the float network.
+        static_score: of the float network quantized after training.
+        qat_score: of the tuned network as C.
+        agreement: share of test samples on which float and tuned network choose the same class;
+            None where they choose none.
         elements: output elements of the tuned network on the test samples.
         mismatches: of these, how many differ between the QAT simulation and the C program.
         files: what was written.
@@ -70,10 +72,11 @@ class TrainReport:
 
     data: str
     n: int
-    float_accuracy: float
-    static_accuracy: float
-    qat_accuracy: float
-    agreement: float
+    metric: str
+    float_score: float
+    static_score: float
+    qat_score: float
+    agreement: float | None
     elements: int
     mismatches: int
     files: tuple[str, ...]
@@ -167,13 +170,20 @@ def run_training(recipe: TrainRecipe, directory: Path, console: Console) -> Trai
         static = _static_logits(directory, train[0], split.x_test)
         compiled = _compiled_logits(written.output, directory / "c", split.x_test)
     compiled = compiled.reshape(simulated.shape)
+    classes = recipe.train.loss == "cross_entropy"
+    scores = [
+        accuracy(out, split.y_test) if classes else float(((out - split.x_test) ** 2).mean())
+        for out in (logits, static, compiled)
+    ]
+    same = float((logits.argmax(axis=1) == compiled.argmax(axis=1)).mean())
     return TrainReport(
         recipe.data,
         len(split.y_test),
-        accuracy(logits, split.y_test),
-        accuracy(static, split.y_test),
-        accuracy(compiled, split.y_test),
-        float((logits.argmax(axis=1) == compiled.argmax(axis=1)).mean()),
+        "accuracy" if classes else "mean squared error",
+        scores[0],
+        scores[1],
+        scores[2],
+        same if classes else None,
         simulated.size,
         int((compiled.view(np.uint32) != simulated.view(np.uint32)).sum()),
         (str(directory / "model.onnx"), str(written.output), str(directory / "c")),

@@ -109,6 +109,17 @@ def uci_har() -> Split:
         return Split(windows("x_train"), y[0], windows("x_test"), y[1], names)
 
 
+def uci_har_walking() -> Split:
+    """UCI HAR: windows of walking for training, of everything for testing, flat [n, 1152].
+
+    For networks that learn what is normal by copying it.
+    """
+    har = uci_har()
+    flat = [x.reshape(len(x), -1) for x in (har.x_train, har.x_test)]
+    walking = har.y_train == har.classes.index("WALKING")
+    return Split(flat[0][walking], har.y_train[walking], flat[1], har.y_test, har.classes)
+
+
 def _spoken_digits(held_out: Callable[[str, int], bool]) -> Split:
     """Log-mel spectrograms [n, 1, 48, 40] of FSDD; `held_out(speaker, index)` makes the test."""
     parts: dict[bool, tuple[list[Array], list[int]]] = {False: ([], []), True: ([], [])}
@@ -148,6 +159,7 @@ LOADERS: dict[str, Callable[[], Split]] = {
     "fsdd": fsdd,
     "fsdd-new-speaker": fsdd_new_speaker,
     "uci-har": uci_har,
+    "uci-har-walking": uci_har_walking,
 }
 
 

@@ -16,7 +16,7 @@ COMMANDS = {
     "init": "Write a commented recipe for a model.",
     "convert": "Fold constants and batch norms: ONNX to canonical ONNX.",
     "quantize": "Float ONNX to INT8 ONNX, from calibration data.",
-    "compile": "Quantized ONNX to a self-contained folder of C.",
+    "compile": "ONNX to a self-contained folder of C.",
     "verify": "Prove that ONNX Runtime, the executor and C give equal bits.",
     "bench": "Time the C on this machine against ONNX Runtime.",
     "report": "Accuracy against latency, RAM and flash: one HTML page.",

@@ -16,7 +16,7 @@ from midge.convert.onnx_out import check_folder, write_bytes
 from midge.convert.pipeline import quantize_file
 from midge.convert.trained import write_float, write_trained
 from midge.core import Tensor, manual_seed
-from midge.core.errors import InputError
+from midge.core.errors import InputError, did_you_mean
 from midge.models.datasets import Split, load
 from midge.models.training import Epoch, FitConfig, History, accuracy, fit, predict
 from midge.models.zoo import NetworkSpec
@@ -95,8 +95,11 @@ def find_recipe(name: str) -> Path:
     shipped = RECIPES / f"{name}.yaml"
     if Path(name).suffix or not shipped.is_file():
         if not Path(name).is_file():
-            known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
-            raise InputError(f"{name}: no such file, and no recipe of midge; those are {known}.")
+            known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
+            raise InputError(
+                f"{name}: no such file, and no recipe of midge; those are {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
+            )
         return Path(name)
     return shipped
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from midge.cli.train import RECIPES, load_train_recipe
+from midge.cli.train import RECIPES, find_recipe, load_train_recipe
 from midge.core import Tensor, manual_seed
 from midge.core.errors import InputError
 from midge.models.datasets import LOADERS
@@ -45,3 +45,8 @@ def test_a_shipped_recipe_is_valid(path: object) -> None:
     recipe = load_train_recipe(path)
     assert recipe.data in LOADERS
     recipe.network.build()
+
+
+def test_a_misspelt_recipe_gets_the_nearest_name() -> None:
+    with pytest.raises(InputError, match="Did you mean 'cnn1d-har'"):
+        find_recipe("cnn-1d-har")

@@ -114,11 +114,14 @@ static const midge_tensor_info {name}_tensors[] = {{
 const midge_model {name}_model = {{
     {runtime_abi()},
     {name.upper()}_ARENA_BYTES,
+    0,
     {len(records)},
     {len(plan.inputs)},
     {len(plan.outputs)},
+    {len(kernels)},
     {name}_ops,
     {name}_kernels,
+    NULL,
     {name}_data,
     {name}_tensors,
 }};
@@ -146,7 +149,8 @@ def _origin(plan: Plan) -> str:
 
 def _record(record: Record, kernels: Sequence[str]) -> str:
     """Return one midge_op as designated initializers; words that are 0 are left out."""
-    words = {"MIDGE_OP_KERNEL": str(kernels.index(record.kernel)), **record.words}
+    kernel = f"{kernels.index(record.kernel)}{' | MIDGE_SPLIT' if record.split else ''}"
+    words = {"MIDGE_OP_KERNEL": f"MIDGE_PAIR({kernel}, {record.rows})", **record.words}
     shown = [f"[{k}] = {v}" for k, v in words.items() if v != "0" or k == "MIDGE_OP_KERNEL"]
     lines, line = [], ""
     for item in shown:

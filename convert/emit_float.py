@@ -95,7 +95,7 @@ def _product(step: Step, p: Conv2dF32 | FullyConnectedF32, rows: int) -> Record:
     data = _layer_data(p, panels(weight))
     words: Words = {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, weights", *data),
-        "MIDGE_FC_ROWS": rows,
+        "MIDGE_FC_PIXELS": rows,
         "MIDGE_FC_DEPTH": weight.shape[1],
         "MIDGE_FC_CHANNELS": len(weight),
         **_limits(p.limits),
@@ -248,7 +248,7 @@ def _dynamic_product(step: Step, p: FullyConnectedDynamic | Conv2dDynamic) -> Re
     weight = p.weight.reshape(len(p.weight), -1)
     words: Words = {
         "MIDGE_OP_DATA": _dynamic_data(step, p),
-        "MIDGE_FC_ROWS": count(step.y) // len(weight),
+        "MIDGE_FC_PIXELS": count(step.y) // len(weight),
         "MIDGE_FC_DEPTH": weight.shape[1],
         "MIDGE_FC_CHANNELS": len(weight),
         **_limits(p.limits),

@@ -20,7 +20,7 @@ from midge.convert.emit_moves import (
     transpose_records,
 )
 from midge.convert.emit_pairs import add_records, check_multipliers, mul_records
-from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
+from midge.convert.emit_step import Record, Step, Words, bits, count, image_rows, record, word
 from midge.convert.pack import ConstData
 from midge.convert.plan import (
     Add,
@@ -83,11 +83,12 @@ def _conv2d(step: Step) -> list[Record]:
         return [_asymmetric(step, p)]
     one_by_one = (kh, kw, *p.stride, p.groups) == (1, 1, 1, 1, 1) and not any(p.pads)
     if one_by_one:
-        return [_matrix_product(step, p, int(np.prod(step.x[0].shape[:-1], dtype=np.int64)))]
+        return [_matrix_product(step, p, image_rows(step.y), step.y.shape[2])]
     depthwise = p.groups == step.x[0].shape[3]
     packed = pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)
     words = _conv2d_words(step, p, *packed)
-    return [record(step, f"midge_{'depthwise_' * depthwise}conv2d_s8", words)]
+    kernel = f"midge_{'depthwise_' * depthwise}conv2d_s8"
+    return [record(step, kernel, words, image_rows(step.y))]
 
 
 def _conv2d_words(step: Step, p: Conv2d, *packed: Array) -> Words:
@@ -112,20 +113,20 @@ def _asymmetric(step: Step, p: Conv2d) -> Record:
     """Return the record of a convolution by weights with a zero-point, grouped in any way."""
     words = _conv2d_words(step, p, *pack.conv2d(p))
     words["MIDGE_CONV_W_ZERO_POINT"] = word(p.weight_zero_point)
-    return record(step, "midge_conv2d_asymmetric_s8", words)
+    return record(step, "midge_conv2d_asymmetric_s8", words, image_rows(step.y))
 
 
-def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int) -> Record:
+def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int, pixels: int) -> Record:
     packed = pack.fully_connected(p)
     channels, depth = packed[2].shape
     words: Words = {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, multipliers, weights", *packed),
-        "MIDGE_FC_ROWS": rows,
+        "MIDGE_FC_PIXELS": pixels,
         "MIDGE_FC_DEPTH": depth,
         "MIDGE_FC_CHANNELS": channels,
         "MIDGE_FC_CODES": _codes(p.x_zero_point, p.requantization),
     }
-    return record(step, "midge_fully_connected_s8", words)
+    return record(step, "midge_fully_connected_s8", words, rows)
 
 
 def _fully_connected(step: Step) -> list[Record]:
@@ -134,7 +135,7 @@ def _fully_connected(step: Step) -> list[Record]:
     check_multipliers(step, p.requantization.m)
     rows = count(step.x[0]) // p.weight.shape[1]
     if not p.weight_zero_point:
-        return [_matrix_product(step, p, rows)]
+        return [_matrix_product(step, p, 1, rows)]
     out, depth = p.weight.shape
     line = Conv2d(
         weight=p.weight.reshape(out, 1, 1, depth),
@@ -170,7 +171,7 @@ def _pool2d(step: Step) -> list[Record]:
         "MIDGE_POOL_PADS": step.pair("pads", *p.pads[:2]),
     }
     if p.kind == "max":
-        return [record(step, "midge_max_pool_s8", words)]
+        return [record(step, "midge_max_pool_s8", words, image_rows(step.y))]
     r = p.requantization
     assert r is not None
     m = np.asarray(r.m, np.float32).reshape(-1)
@@ -184,7 +185,7 @@ def _pool2d(step: Step) -> list[Record]:
         "MIDGE_POOL_COUNTS": int(counts),
         "MIDGE_POOL_CODES": _codes(p.x_zero_point, r),
     }
-    return [record(step, "midge_average_pool_s8", words)]
+    return [record(step, "midge_average_pool_s8", words, image_rows(step.y))]
 
 
 def _softmax(step: Step) -> list[Record]:

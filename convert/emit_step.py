@@ -24,10 +24,14 @@ class Record:
     Attributes:
         kernel: name of the C function.
         words: enumerator (or "ENUMERATOR + n") to C expression; words left out are 0.
+        rows: of the output, which the kernel makes in strips.
+        split: strips may be made at the same time.
     """
 
     kernel: str
     words: dict[str, str]
+    rows: int = 1
+    split: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,17 @@ class Step:
         return f"MIDGE_PAIR({low}, {high})"
 
 
-def record(step: Step, kernel: str, words: Words) -> Record:
-    """Return a record with the offsets that all kernels share."""
+def record(step: Step, kernel: str, words: Words, rows: int = 1) -> Record:
+    """Return a record with the offsets that all kernels share.
+
+    Raises:
+        UnsupportedError: there are too many rows.
+    """
+    step.pair("rows", rows, 0)
     common: Words = {"MIDGE_OP_Y": step.y_at}
     if step.x_at:
         common["MIDGE_OP_X"] = step.x_at[0]
-    return Record(kernel, {k: str(v) for k, v in {**common, **words}.items()})
+    return Record(kernel, {k: str(v) for k, v in {**common, **words}.items()}, rows)
 
 
 def bits(value: Any) -> str:
@@ -82,3 +91,8 @@ def word(value: int) -> str:
 def count(tensor: PlanTensor) -> int:
     """Return the number of elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))
+
+
+def image_rows(tensor: PlanTensor) -> int:
+    """Return the rows of all images of a tensor [N, H, W, C]."""
+    return tensor.shape[0] * tensor.shape[1]

@@ -281,6 +281,24 @@ class PlanOp:
     macs: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Neighbouring steps that are carried out as one, strip by strip.
+
+    Args:
+        first: index of the first step.
+        strips: rows of the output that each step makes at once.
+    """
+
+    first: int
+    strips: tuple[int, ...]
+
+    @property
+    def steps(self) -> range:
+        """Indices of the steps."""
+        return range(self.first, self.first + len(self.strips))
+
+
 @dataclass(slots=True)
 class Plan:
     """A whole program.
@@ -293,6 +311,11 @@ class Plan:
         outputs: tensor indices in graph order.
         buffer_bytes: size of each buffer.
         offsets: arena offset of each buffer, multiples of ALIGNMENT; filled by convert.memory.
+        scratch_bytes: bytes that each step needs for itself; empty where none does.
+        scratch: arena offset of each step's scratch; filled by convert.memory.
+        streams: steps that run strip by strip, in order; filled by convert.memory.
+        rings: rows that are kept of a tensor inside a stream, by tensor index; filled by
+            convert.memory.
         arena_bytes: exact size of the arena; filled by convert.memory.
         arena_bound: a lower bound on it, for any placement in this order.
         notices: lines that the user must see (a bound dynamic axis, a raised scale).
@@ -305,6 +328,10 @@ class Plan:
     outputs: tuple[int, ...]
     buffer_bytes: list[int]
     offsets: list[int] = field(default_factory=list)
+    scratch_bytes: list[int] = field(default_factory=list)
+    scratch: list[int] = field(default_factory=list)
+    streams: list[Stream] = field(default_factory=list)
+    rings: dict[int, int] = field(default_factory=dict)
     arena_bytes: int = 0
     arena_bound: int = 0
     notices: list[str] = field(default_factory=list)

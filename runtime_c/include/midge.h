@@ -46,12 +46,13 @@ extern "C" {
 
 /* What a function reports. */
 typedef enum midge_status {
-    MIDGE_OK = 0,  /* done */
-    MIDGE_MORE,    /* midge_step: one step is done, more remain */
-    MIDGE_EARG,    /* a null pointer where an object is needed */
-    MIDGE_EARENA,  /* the arena is smaller than the model's NAME_ARENA_BYTES */
-    MIDGE_EALIGN,  /* the arena is not aligned to MIDGE_ARENA_ALIGNMENT bytes */
-    MIDGE_EVERSION /* the model was written for another version of this runtime */
+    MIDGE_OK = 0,   /* done */
+    MIDGE_MORE,     /* midge_step: one step is done, more remain */
+    MIDGE_EARG,     /* a null pointer where an object is needed */
+    MIDGE_EARENA,   /* the arena is smaller than the model's NAME_ARENA_BYTES */
+    MIDGE_EALIGN,   /* the arena is not aligned to MIDGE_ARENA_ALIGNMENT bytes */
+    MIDGE_EVERSION, /* the model was written for another version of this runtime */
+    MIDGE_ETARGET   /* this processor, or the model, lacks the instruction set asked for */
 } midge_status;
 
 /* Element types of inputs and outputs. */
@@ -72,14 +73,19 @@ typedef struct midge_tensor_info {
 /* A compiled network: `extern const midge_model NAME_model` in NAME.h. */
 typedef struct midge_model midge_model;
 
+struct midge_strip; /* of midge_model.h */
+struct midge_op;
+
 /* One use of a model. The fields are private; a copy is another session on the same arena. */
 typedef struct midge_session {
     const midge_model *model;
     uint8_t *arena;
+    void (*const *kernels)(const struct midge_strip *, const struct midge_op *);
     uint32_t next;
 } midge_session;
 
-/* Binds a model to an arena. Constant time; does not touch the arena.
+/* Binds a model to an arena. Constant time; does not touch the arena. Of the instruction sets that
+ * a model was compiled for it chooses the best that this processor has; all give the same bits.
  *
  * session: is filled in.
  * model:   stays in use by the session.
@@ -90,6 +96,12 @@ typedef struct midge_session {
  */
 midge_status midge_open(midge_session *session, const midge_model *model, void *arena,
                         size_t bytes);
+
+/* Chooses another instruction set: a bit of what midge_model.levels returns, see midge_x86.h.
+ *
+ * Returns MIDGE_OK, MIDGE_EARG or MIDGE_ETARGET, which changes nothing.
+ */
+midge_status midge_select(midge_session *session, uint32_t level);
 
 /* Runs the whole network once. Every input must have been written since the previous run, whose
  * intermediate results may lie over it.

@@ -14,15 +14,15 @@ typedef struct midge_dynamic {
     midge_limits limits;
 } midge_dynamic;
 
-static inline midge_dynamic midge_read_dynamic(const midge_memory *memory, const midge_op *op,
+static inline midge_dynamic midge_read_dynamic(const midge_strip *strip, const midge_op *op,
                                                size_t channels) {
-    const uint8_t *x = memory->arena + op->word[MIDGE_OP_X];
+    const uint8_t *x = strip->arena + op->word[MIDGE_OP_X];
     midge_dynamic p;
     memcpy(&p.x_scale, x + MIDGE_DYNAMIC_SCALE, sizeof p.x_scale);
     memcpy(&p.x_zero_point, x + MIDGE_DYNAMIC_ZERO_POINT, sizeof p.x_zero_point);
     p.x = (const int8_t *)(x + MIDGE_DYNAMIC_CODES);
-    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
-    p.bias = midge_constants(memory, op->word[MIDGE_OP_DATA]);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
+    p.bias = midge_constants(strip, op->word[MIDGE_OP_DATA]);
     p.w_scale = p.bias + channels;
     p.weight = (const int8_t *)(p.w_scale + channels);
     p.limits = midge_read_limits(op);

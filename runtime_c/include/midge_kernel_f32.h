@@ -16,14 +16,13 @@ typedef float midge_real;
 #endif
 
 /* Floats of the arena at the offset that stands in word `index`; offsets are multiples of 16. */
-static inline midge_real *midge_reals_at(const midge_memory *memory, const midge_op *op,
-                                         int index) {
-    return (midge_real *)(void *)(memory->arena + op->word[index]);
+static inline midge_real *midge_reals_at(const midge_strip *strip, const midge_op *op, int index) {
+    return (midge_real *)(void *)(strip->arena + op->word[index]);
 }
 
 /* Floats among the constants. */
-static inline const midge_real *midge_constants(const midge_memory *memory, uint32_t offset) {
-    return (const midge_real *)(const void *)(memory->data + offset);
+static inline const midge_real *midge_constants(const midge_strip *strip, uint32_t offset) {
+    return (const midge_real *)(const void *)(strip->data + offset);
 }
 
 /* The value rounded to float32 before anything else is done with it: the store keeps a compiler
@@ -134,7 +133,7 @@ typedef void (*midge_row_function)(midge_real *y, const midge_real *a, size_t a_
                                    const midge_real *b, size_t b_step, size_t count);
 
 /* Calls `row` along the last axis of a MIDGE_BINARY record. */
-MIDGE_INLINE void midge_each_row(const midge_memory *memory, const midge_op *op,
+MIDGE_INLINE void midge_each_row(const midge_strip *strip, const midge_op *op,
                                  midge_row_function row) {
     const uint32_t *shape = &op->word[MIDGE_BINARY_SHAPE];
     const uint32_t *a_pitch = &op->word[MIDGE_BINARY_A_PITCH];
@@ -142,11 +141,11 @@ MIDGE_INLINE void midge_each_row(const midge_memory *memory, const midge_op *op,
     const size_t a_step = op->word[MIDGE_BINARY_STEP] & 0xFFFFu;
     const size_t b_step = op->word[MIDGE_BINARY_STEP] >> 16;
     const uint32_t flags = op->word[MIDGE_BINARY_KIND] >> 16;
-    const midge_real *a = midge_reals_at(memory, op, MIDGE_OP_X);
+    const midge_real *a = midge_reals_at(strip, op, MIDGE_OP_X);
     const midge_real *b = flags & MIDGE_BINARY_CONSTANT
-                              ? midge_constants(memory, op->word[MIDGE_BINARY_B])
-                              : midge_reals_at(memory, op, MIDGE_BINARY_B);
-    midge_real *y = midge_reals_at(memory, op, MIDGE_OP_Y);
+                              ? midge_constants(strip, op->word[MIDGE_BINARY_B])
+                              : midge_reals_at(strip, op, MIDGE_BINARY_B);
+    midge_real *y = midge_reals_at(strip, op, MIDGE_OP_Y);
     for (size_t i = 0; i < shape[0]; ++i)
         for (size_t j = 0; j < shape[1]; ++j)
             for (size_t k = 0; k < shape[2]; ++k, y += shape[3]) {

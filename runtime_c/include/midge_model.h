@@ -28,15 +28,43 @@
     (((uint32_t)(x_zero_point)&255u) | ((uint32_t)(y_zero_point)&255u) << 8 |                      \
      ((uint32_t)(low)&255u) << 16 | ((uint32_t)(high)&255u) << 24)
 
-/* Words of every record. */
+/* Words of every record. A kernel makes rows of its output: one strip of them per call, in order
+ * or, where the step may be split, several strips at once. Most of the kernels that move bytes know
+ * one row only, the whole output. */
 enum {
-    MIDGE_OP_KERNEL = 0, /* index into midge_model.kernels */
+    MIDGE_OP_KERNEL = 0, /* pair: index into a table of kernels and MIDGE_SPLIT, rows of Y */
     MIDGE_OP_X = 1,      /* arena offset of the first input */
     MIDGE_OP_Y = 2,      /* arena offset of the output */
     MIDGE_OP_DATA = 3,   /* data offset of the constants */
 };
 
-/* midge_conv2d_s8 and midge_depthwise_conv2d_s8. X [N, H, W, C], Y [N, H, W, O].
+/* Added to the index of a kernel whose strips may be made at the same time. */
+#define MIDGE_SPLIT 0x8000u
+
+/* Words of the kernels that read and write rows: convolutions, pools, Add and maps of codes. A ring
+ * of r rows holds row i of a tensor at place i % r; 0 stands for a tensor that lies there whole. */
+enum {
+    MIDGE_OP_RINGS = 14,   /* pair: rows of the rings of X and Y */
+    MIDGE_OP_SCRATCH = 15, /* arena offset of bytes that only this step uses */
+};
+
+/* midge_stream: carries out COUNT records as one step, strip by strip: again and again the last one
+ * whose inputs are there makes its next strip, so that rings between them hold few rows. Data: for
+ * each record MIDGE_LINK_WORDS words. A strip that ends before row e of Y needs the rows below
+ * min((e - 1) * stride + reach, all) of what the records named as its inputs make. */
+enum {
+    MIDGE_STREAM_FIRST = 4, /* records from this one to the first of them */
+    MIDGE_STREAM_COUNT = 5, /* at most MIDGE_STREAM_MAX */
+};
+enum {
+    MIDGE_LINK_STRIP = 0,  /* pair: rows of a strip, stride */
+    MIDGE_LINK_INPUTS = 1, /* pair: 1 + index of the record that makes an input, 0 for none */
+    MIDGE_LINK_REACH = 2,  /* two's complement */
+    MIDGE_LINK_WORDS = 3
+};
+#define MIDGE_STREAM_MAX 32
+
+/* midge_conv2d_s8 and midge_depthwise_conv2d_s8. X [N, H, W, C], Y [N, H, W, O], N * H rows.
  * Data: int32 bias [O], float32 multipliers [O], int8 weights [O, kh, kw, C / groups] (depthwise:
  * [kh, kw, O]). midge_conv2d_asymmetric_s8: the same, and subtracts a zero point from each weight.
  */
@@ -53,16 +81,30 @@ enum {
     MIDGE_CONV_W_ZERO_POINT = 13, /* two's complement */
 };
 
-/* midge_fully_connected_s8. X [rows, depth], Y [rows, channels].
+/* midge_fully_connected_s8, also for 1 x 1 convolutions. X [rows, pixels, depth], Y [rows, pixels,
+ * channels].
  * Data: int32 bias [channels], float32 multipliers [channels], int8 weights [channels, depth]. */
 enum {
-    MIDGE_FC_ROWS = 4,
+    MIDGE_FC_PIXELS = 4, /* of a row */
     MIDGE_FC_DEPTH = 5,
     MIDGE_FC_CHANNELS = 6,
     MIDGE_FC_CODES = 12,
 };
 
-/* midge_max_pool_s8 and midge_average_pool_s8. X [N, H, W, C], Y [N, H, W, C].
+/* midge_conv2d_c4n16_s8: as midge_conv2d_s8 with one group, and with the weights in panels of 16
+ * output channels (the last may have fewer). With K = kh * kw * C rounded up to a multiple of 4, a
+ * panel of n channels is int8 [K / 4, n, 4]: 4 neighbours in K of channel 0, of channel 1, ...
+ * Data: int32 bias [O] less (x_zero_point + 128) * sum(w), float32 multipliers [O], int8 panels; so
+ * y = requantize(sum((x + 128) * w) + bias), where padding holds x_zero_point.
+ * Scratch: the windows of BLOCK pixels, 2 * BLOCK * K bytes.
+ * midge_fully_connected_c4n16_s8: the same panels with K = depth; bias less x_zero_point * sum(w),
+ * so y = requantize(sum(x * w) + bias). Rows are panels of 16 channels, X is one vector.
+ * Scratch: 2 * K bytes. Codes and channels as above. */
+enum {
+    MIDGE_CONV_BLOCK = 13, /* pixels that are multiplied at once */
+};
+
+/* midge_max_pool_s8 and midge_average_pool_s8. X [N, H, W, C], Y [N, H, W, C], N * H rows.
  * Data (average): float32 multipliers, one for the whole window, or with MIDGE_POOL_COUNTS 1 one
  * for each number of elements 1..kh * kw that a clipped window may hold. */
 enum {
@@ -79,8 +121,8 @@ enum {
 /* midge_add_s8 and midge_add_wide_s8: y = half_even((a * MA + b * MB + K) / 2^SHIFT), saturated.
  * midge_add_exact_s8: y = half_even(fma(a, RA, fma(b, RB, C))) on codes a + OFFSET, b + OFFSET. */
 enum {
-    MIDGE_ADD_B = 3, /* arena offset of the second input */
-    MIDGE_ADD_COUNT = 4,
+    MIDGE_ADD_B = 3,     /* arena offset of the second input */
+    MIDGE_ADD_COUNT = 4, /* elements of a row */
     MIDGE_ADD_SHIFT = 5,
     MIDGE_ADD_MA = 6,
     MIDGE_ADD_MB = 7,
@@ -89,6 +131,7 @@ enum {
     MIDGE_ADD_RB = 11,     /* float32 bits */
     MIDGE_ADD_C = 12,      /* float32 bits */
     MIDGE_ADD_OFFSET = 13, /* 128 where the ONNX file holds uint8 codes, else 0 */
+    MIDGE_ADD_B_RING = 15, /* rows of the ring of the second input */
 };
 
 /* midge_mul_s8: y = a * b, Y written in order. Data: the words below, then a constant b's codes. */
@@ -117,7 +160,7 @@ enum {
  * midge_flip_sign: y = x ^ 0x80.
  * midge_quantize_f32_s8, midge_dequantize_s8_f32. */
 enum {
-    MIDGE_MAP_COUNT = 4,
+    MIDGE_MAP_COUNT = 4,      /* elements of a row */
     MIDGE_MAP_SCALE = 5,      /* float32 bits */
     MIDGE_MAP_ZERO_POINT = 6, /* two's complement */
 };
@@ -156,24 +199,31 @@ typedef struct midge_op {
     uint32_t word[MIDGE_OP_WORDS];
 } midge_op;
 
+/* Makes rows of the output of one record. */
+typedef struct midge_strip midge_strip;
+typedef void (*midge_kernel)(const midge_strip *strip, const midge_op *op);
+
 /* What a kernel works on. */
-typedef struct midge_memory {
+struct midge_strip {
     uint8_t *arena;
     const uint32_t *data;
-} midge_memory;
-
-/* Carries out one record. */
-typedef void (*midge_kernel)(const midge_memory *memory, const midge_op *op);
+    const midge_kernel *kernels;
+    uint32_t first, last; /* rows first..last - 1 */
+    uint8_t *scratch;     /* in place of the record's, for strips made at the same time, or NULL */
+};
 
 /* A compiled network, all const. */
 struct midge_model {
     uint32_t abi; /* MIDGE_ABI of the runtime that it was written for */
     uint32_t arena_bytes;
-    uint32_t op_count;
+    uint32_t scratch_bytes; /* the largest scratch of a step */
+    uint32_t op_count;      /* steps; the records of a midge_stream follow them */
     uint16_t input_count;
     uint16_t output_count;
+    uint32_t kernel_count; /* of a table */
     const midge_op *ops;
-    const midge_kernel *kernels;
+    const midge_kernel *kernels;      /* one table, or one per bit of what `levels` returns */
+    uint32_t (*levels)(void);         /* instruction sets of this processor, or NULL */
     const uint32_t *data;             /* weights, biases, multipliers, tables */
     const midge_tensor_info *tensors; /* inputs, then outputs */
 };
@@ -182,25 +232,28 @@ struct midge_model {
 extern "C" {
 #endif
 
-void midge_add_s8(const midge_memory *memory, const midge_op *op);
-void midge_add_wide_s8(const midge_memory *memory, const midge_op *op);
-void midge_add_exact_s8(const midge_memory *memory, const midge_op *op);
-void midge_average_pool_s8(const midge_memory *memory, const midge_op *op);
-void midge_concat(const midge_memory *memory, const midge_op *op);
-void midge_constant(const midge_memory *memory, const midge_op *op);
-void midge_conv2d_asymmetric_s8(const midge_memory *memory, const midge_op *op);
-void midge_conv2d_s8(const midge_memory *memory, const midge_op *op);
-void midge_copy(const midge_memory *memory, const midge_op *op);
-void midge_depthwise_conv2d_s8(const midge_memory *memory, const midge_op *op);
-void midge_dequantize_s8_f32(const midge_memory *memory, const midge_op *op);
-void midge_flip_sign(const midge_memory *memory, const midge_op *op);
-void midge_fully_connected_s8(const midge_memory *memory, const midge_op *op);
-void midge_max_pool_s8(const midge_memory *memory, const midge_op *op);
-void midge_mul_s8(const midge_memory *memory, const midge_op *op);
-void midge_pad(const midge_memory *memory, const midge_op *op);
-void midge_quantize_f32_s8(const midge_memory *memory, const midge_op *op);
-void midge_softmax_s8(const midge_memory *memory, const midge_op *op);
-void midge_table_s8(const midge_memory *memory, const midge_op *op);
+void midge_add_s8(const midge_strip *strip, const midge_op *op);
+void midge_add_wide_s8(const midge_strip *strip, const midge_op *op);
+void midge_add_exact_s8(const midge_strip *strip, const midge_op *op);
+void midge_average_pool_s8(const midge_strip *strip, const midge_op *op);
+void midge_concat(const midge_strip *strip, const midge_op *op);
+void midge_constant(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_asymmetric_s8(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_s8(const midge_strip *strip, const midge_op *op);
+void midge_copy(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_c4n16_s8(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_s8(const midge_strip *strip, const midge_op *op);
+void midge_dequantize_s8_f32(const midge_strip *strip, const midge_op *op);
+void midge_flip_sign(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_c4n16_s8(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_s8(const midge_strip *strip, const midge_op *op);
+void midge_max_pool_s8(const midge_strip *strip, const midge_op *op);
+void midge_mul_s8(const midge_strip *strip, const midge_op *op);
+void midge_pad(const midge_strip *strip, const midge_op *op);
+void midge_quantize_f32_s8(const midge_strip *strip, const midge_op *op);
+void midge_softmax_s8(const midge_strip *strip, const midge_op *op);
+void midge_stream(const midge_strip *strip, const midge_op *op);
+void midge_table_s8(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,7 @@ enum {
  * of the next 16, 8, 4 or 1 output channels, the widest that fits, each [kh, kw, C / groups,
  * width]).
  * midge_conv2d_f32_s8: int8 weights. Data: float32 bias [O], scales [O], int8 panels.
- * midge_fully_connected_f32, midge_fully_connected_f32_s8: words MIDGE_FC_ROWS to
+ * midge_fully_connected_f32, midge_fully_connected_f32_s8: words MIDGE_FC_PIXELS to
  * MIDGE_FC_CHANNELS, the limits and the same data with panels [depth, width].
  * midge_conv2d_dynamic, midge_fully_connected_dynamic: the same words; X is what
  * midge_dynamic_quantize writes. Data: float32 bias [O], scales [O], int8 weights as
@@ -134,26 +134,26 @@ enum {
 extern "C" {
 #endif
 
-void midge_average_pool_f32(const midge_memory *memory, const midge_op *op);
-void midge_binary_f32(const midge_memory *memory, const midge_op *op);
-void midge_clip_f32(const midge_memory *memory, const midge_op *op);
-void midge_conv2d_dynamic(const midge_memory *memory, const midge_op *op);
-void midge_conv2d_f32(const midge_memory *memory, const midge_op *op);
-void midge_conv2d_f32_s8(const midge_memory *memory, const midge_op *op);
-void midge_depthwise_conv2d_f32(const midge_memory *memory, const midge_op *op);
-void midge_dynamic_quantize(const midge_memory *memory, const midge_op *op);
-void midge_exp_f32(const midge_memory *memory, const midge_op *op);
-void midge_fully_connected_dynamic(const midge_memory *memory, const midge_op *op);
-void midge_fully_connected_f32(const midge_memory *memory, const midge_op *op);
-void midge_fully_connected_f32_s8(const midge_memory *memory, const midge_op *op);
-void midge_math_f32(const midge_memory *memory, const midge_op *op);
-void midge_matmul_f32(const midge_memory *memory, const midge_op *op);
-void midge_max_pool_f32(const midge_memory *memory, const midge_op *op);
-void midge_pad_f32(const midge_memory *memory, const midge_op *op);
-void midge_pow_f32(const midge_memory *memory, const midge_op *op);
-void midge_reduce_f32(const midge_memory *memory, const midge_op *op);
-void midge_simple_f32(const midge_memory *memory, const midge_op *op);
-void midge_softmax_f32(const midge_memory *memory, const midge_op *op);
+void midge_average_pool_f32(const midge_strip *strip, const midge_op *op);
+void midge_binary_f32(const midge_strip *strip, const midge_op *op);
+void midge_clip_f32(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_dynamic(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_f32(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_f32_s8(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_f32(const midge_strip *strip, const midge_op *op);
+void midge_dynamic_quantize(const midge_strip *strip, const midge_op *op);
+void midge_exp_f32(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_dynamic(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_f32(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_f32_s8(const midge_strip *strip, const midge_op *op);
+void midge_math_f32(const midge_strip *strip, const midge_op *op);
+void midge_matmul_f32(const midge_strip *strip, const midge_op *op);
+void midge_max_pool_f32(const midge_strip *strip, const midge_op *op);
+void midge_pad_f32(const midge_strip *strip, const midge_op *op);
+void midge_pow_f32(const midge_strip *strip, const midge_op *op);
+void midge_reduce_f32(const midge_strip *strip, const midge_op *op);
+void midge_simple_f32(const midge_strip *strip, const midge_op *op);
+void midge_softmax_f32(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus
 }

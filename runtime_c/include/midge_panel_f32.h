@@ -36,12 +36,12 @@ typedef struct midge_layer_f32 {
 } midge_layer_f32;
 
 /* Reads data, limits and operands of a record. `codes` is a constant where this is inlined. */
-MIDGE_INLINE midge_layer_f32 midge_read_layer(const midge_memory *memory, const midge_op *op,
+MIDGE_INLINE midge_layer_f32 midge_read_layer(const midge_strip *strip, const midge_op *op,
                                               size_t depth, size_t channels, int codes) {
     midge_layer_f32 p;
-    p.x = midge_reals_at(memory, op, MIDGE_OP_X);
-    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
-    p.bias = midge_constants(memory, op->word[MIDGE_OP_DATA]);
+    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
+    p.bias = midge_constants(strip, op->word[MIDGE_OP_DATA]);
     p.scale = codes ? p.bias + channels : NULL;
     p.real = codes ? NULL : p.bias + channels;
     p.code = codes ? (const int8_t *)(p.scale + channels) : NULL;
@@ -138,12 +138,12 @@ MIDGE_INLINE void midge_store_panel(midge_real *y, const float *acc, size_t c, s
 }
 
 /* Y [rows, channels] = X [rows, depth] times the weights. */
-MIDGE_INLINE void midge_fully_connected(const midge_memory *memory, const midge_op *op, int codes) {
+MIDGE_INLINE void midge_fully_connected(const midge_strip *strip, const midge_op *op, int codes) {
     const size_t channels = op->word[MIDGE_FC_CHANNELS], depth = op->word[MIDGE_FC_DEPTH];
-    const midge_layer_f32 p = midge_read_layer(memory, op, depth, channels, codes);
+    const midge_layer_f32 p = midge_read_layer(strip, op, depth, channels, codes);
     const midge_real *x = p.x;
     midge_real *y = p.y;
-    for (uint32_t row = op->word[MIDGE_FC_ROWS]; row > 0; --row, x += depth, y += channels) {
+    for (uint32_t row = op->word[MIDGE_FC_PIXELS]; row > 0; --row, x += depth, y += channels) {
         for (size_t c = 0; c < channels;) {
             const size_t lanes = midge_panel_width(channels - c);
             float acc[MIDGE_LANES] = {0};

@@ -89,16 +89,18 @@ static int32_t nearest(real r) {
     return r.mantissa < 0 ? -k : k;
 }
 
-void midge_add_exact_s8(const midge_memory *memory, const midge_op *op) {
+void midge_add_exact_s8(const midge_strip *strip, const midge_op *op) {
     const real ra = real_of(op->word[MIDGE_ADD_RA]), rb = real_of(op->word[MIDGE_ADD_RB]);
     const real c = real_of(op->word[MIDGE_ADD_C]);
     const int32_t offset = midge_signed(op->word[MIDGE_ADD_OFFSET]);
-    const int8_t *a = midge_codes_at(memory, op, MIDGE_OP_X);
-    const int8_t *b = midge_codes_at(memory, op, MIDGE_ADD_B);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
     const size_t count = op->word[MIDGE_ADD_COUNT];
-    for (size_t i = 0; i < count; ++i) {
-        const real sum = fused(a[i] + offset, ra, fused(b[i] + offset, rb, c));
-        y[i] = midge_saturate_s8(nearest(sum) - offset);
+    const midge_add_rows rows = midge_add_rows_at(strip, op);
+    for (uint32_t row = strip->first; row < strip->last; ++row) {
+        const int8_t *a = midge_row(&rows.a, row), *b = midge_row(&rows.b, row);
+        int8_t *y = midge_row(&rows.y, row);
+        for (size_t i = 0; i < count; ++i) {
+            const real sum = fused(a[i] + offset, ra, fused(b[i] + offset, rb, c));
+            y[i] = midge_saturate_s8(nearest(sum) - offset);
+        }
     }
 }

@@ -4,18 +4,20 @@
 /* y = half_even((a * MA + b * MB + K) / 2^SHIFT), saturated. The converter has compared it with the
  * definition (numerics, Add) on all 65,536 pairs of codes and proved that 32 bits hold it. y may be
  * a or b. */
-void midge_add_s8(const midge_memory *memory, const midge_op *op) {
+void midge_add_s8(const midge_strip *strip, const midge_op *op) {
     const int32_t ma = midge_signed(op->word[MIDGE_ADD_MA]);
     const int32_t mb = midge_signed(op->word[MIDGE_ADD_MB]);
     const int32_t k = midge_signed(op->word[MIDGE_ADD_K]);
     const uint32_t shift = op->word[MIDGE_ADD_SHIFT];
     const int32_t half = ((int32_t)1 << (shift - 1)) - 1;
-    const int8_t *a = midge_codes_at(memory, op, MIDGE_OP_X);
-    const int8_t *b = midge_codes_at(memory, op, MIDGE_ADD_B);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
     const size_t count = op->word[MIDGE_ADD_COUNT];
-    for (size_t i = 0; i < count; ++i) {
-        const int32_t sum = a[i] * ma + b[i] * mb + k;
-        y[i] = midge_saturate_s8((sum + half + ((sum >> shift) & 1)) >> shift);
+    const midge_add_rows rows = midge_add_rows_at(strip, op);
+    for (uint32_t row = strip->first; row < strip->last; ++row) {
+        const int8_t *a = midge_row(&rows.a, row), *b = midge_row(&rows.b, row);
+        int8_t *y = midge_row(&rows.y, row);
+        for (size_t i = 0; i < count; ++i) {
+            const int32_t sum = a[i] * ma + b[i] * mb + k;
+            y[i] = midge_saturate_s8((sum + half + ((sum >> shift) & 1)) >> shift);
+        }
     }
 }

@@ -27,11 +27,11 @@ static void average_pixel(const midge_image *image, const void *layer, const mid
         y[c] /= (float)(n > 0 ? n : 1);
 }
 
-void midge_average_pool_f32(const midge_memory *memory, const midge_op *op) {
+void midge_average_pool_f32(const midge_strip *strip, const midge_op *op) {
     const midge_image image = midge_pool_image(op);
     pool p;
-    p.x = midge_reals_at(memory, op, MIDGE_OP_X);
-    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
     p.counts = op->word[MIDGE_POOL_COUNTS] != 0;
     midge_each_pixel(&image, &p, average_pixel);
 }

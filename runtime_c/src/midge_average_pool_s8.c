@@ -6,59 +6,49 @@
 /* Where one output pixel comes from, and its divisor. */
 typedef struct window {
     midge_span rows, columns;
-    int32_t x_width, x_zero_point;
+    uint32_t image; /* row 0 of the image in X */
+    int32_t x_zero_point;
     uint32_t m; /* float32 bits of the multiplier */
 } window;
 
 /* Channels c..c + count - 1 of one output pixel: requantize(sum(x) - n * x_zero_point). Padding
  * holds x_zero_point: counted or not, it adds 0. */
-static inline void sum_lanes(const window *p, const int8_t *x, int8_t *y, size_t channels,
+static inline void sum_lanes(const midge_pool *p, const window *w, int8_t *y, size_t c,
                              size_t count, const midge_requant *limits) {
     int32_t acc[LANES] = {0};
-    for (int32_t ky = p->rows.first; ky < p->rows.last; ++ky) {
-        const int32_t pixel = (p->rows.start + ky) * p->x_width + p->columns.start;
-        const int8_t *from = x + (size_t)(pixel + p->columns.first) * channels;
-        for (int32_t kx = p->columns.first; kx < p->columns.last; ++kx, from += channels)
+    for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
+        const int8_t *row = midge_row(&p->x, w->image + (uint32_t)(w->rows.start + ky));
+        const int32_t pixel = w->columns.start + w->columns.first;
+        const int8_t *from = row + (size_t)pixel * p->channels + c;
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, from += p->channels)
             for (size_t i = 0; i < count; ++i)
-                acc[i] += from[i] - p->x_zero_point;
+                acc[i] += from[i] - w->x_zero_point;
     }
     for (size_t i = 0; i < count; ++i)
-        y[i] = midge_requantize(acc[i], p->m, limits);
+        y[c + i] = midge_requantize(acc[i], w->m, limits);
 }
 
-void midge_average_pool_s8(const midge_memory *memory, const midge_op *op) {
-    const int32_t x_height = midge_low(op->word[MIDGE_POOL_X_SIZE]);
-    const int32_t x_width = midge_high(op->word[MIDGE_POOL_X_SIZE]);
-    const int32_t y_height = midge_low(op->word[MIDGE_POOL_Y_SIZE]);
-    const int32_t y_width = midge_high(op->word[MIDGE_POOL_Y_SIZE]);
-    const size_t channels = (size_t)midge_high(op->word[MIDGE_POOL_CHANNELS]);
-    const uint32_t *m = memory->data + op->word[MIDGE_OP_DATA];
+void midge_average_pool_s8(const midge_strip *strip, const midge_op *op) {
+    const midge_pool p = midge_pool_at(strip, op);
+    const uint32_t *m = strip->data + op->word[MIDGE_OP_DATA];
     const midge_requant limits = midge_requant_limits(op->word[MIDGE_POOL_CODES]);
-    const int8_t *x = midge_codes_at(memory, op, MIDGE_OP_X);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
-    window p;
-    p.x_width = x_width;
-    p.x_zero_point = midge_code(op->word[MIDGE_POOL_CODES], 0);
-    p.m = m[0];
+    window w;
+    w.x_zero_point = midge_code(op->word[MIDGE_POOL_CODES], 0);
+    w.m = m[0];
 
-    for (int32_t n = midge_low(op->word[MIDGE_POOL_CHANNELS]); n > 0; --n) {
-        for (int32_t oy = 0; oy < y_height; ++oy) {
-            p.rows = midge_clip(oy * midge_low(op->word[MIDGE_POOL_STRIDE]) -
-                                    midge_low(op->word[MIDGE_POOL_PADS]),
-                                midge_low(op->word[MIDGE_POOL_KERNEL]), 1, x_height);
-            for (int32_t ox = 0; ox < y_width; ++ox, y += channels) {
-                p.columns = midge_clip(ox * midge_high(op->word[MIDGE_POOL_STRIDE]) -
-                                           midge_high(op->word[MIDGE_POOL_PADS]),
-                                       midge_high(op->word[MIDGE_POOL_KERNEL]), 1, x_width);
-                const int32_t taps =
-                    (p.rows.last - p.rows.first) * (p.columns.last - p.columns.first);
-                if (op->word[MIDGE_POOL_COUNTS] && taps > 0)
-                    p.m = m[taps - 1];
-                for (size_t c = 0; c < channels; c += LANES)
-                    sum_lanes(&p, x + c, y + c, channels,
-                              channels - c < LANES ? channels - c : LANES, &limits);
+    for (uint32_t row = strip->first; row < strip->last; ++row) {
+        int8_t *y = midge_row(&p.y, row);
+        w.image = row / p.y_height * (uint32_t)p.x_height;
+        w.rows = midge_pool_rows(&p, op, row % p.y_height);
+        for (int32_t ox = 0; ox < p.y_width; ++ox, y += p.channels) {
+            w.columns = midge_pool_columns(&p, op, ox);
+            const int32_t taps = (w.rows.last - w.rows.first) * (w.columns.last - w.columns.first);
+            if (op->word[MIDGE_POOL_COUNTS] && taps > 0)
+                w.m = m[taps - 1];
+            for (size_t c = 0; c < p.channels; c += LANES) {
+                const size_t left = p.channels - c;
+                sum_lanes(&p, &w, y, c, left < LANES ? left : LANES, &limits);
             }
         }
-        x += (size_t)x_height * (size_t)x_width * channels;
     }
 }

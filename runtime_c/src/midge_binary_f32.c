@@ -40,6 +40,6 @@ static midge_row_function row_of(uint32_t kind) {
     }
 }
 
-void midge_binary_f32(const midge_memory *memory, const midge_op *op) {
-    midge_each_row(memory, op, row_of(op->word[MIDGE_BINARY_KIND] & 0xFFFFu));
+void midge_binary_f32(const midge_strip *strip, const midge_op *op) {
+    midge_each_row(strip, op, row_of(op->word[MIDGE_BINARY_KIND] & 0xFFFFu));
 }

@@ -19,11 +19,11 @@ static void copy_run(uint8_t *y, const uint8_t *x, size_t count, ptrdiff_t pitch
     }
 }
 
-void midge_copy(const midge_memory *memory, const midge_op *op) {
+void midge_copy(const midge_strip *strip, const midge_op *op) {
     const uint32_t *shape = &op->word[MIDGE_COPY_SHAPE];
     const size_t item = op->word[MIDGE_COPY_ITEM];
-    const uint8_t *x = memory->arena + op->word[MIDGE_OP_X];
-    uint8_t *y = memory->arena + op->word[MIDGE_OP_Y];
+    const uint8_t *x = strip->arena + op->word[MIDGE_OP_X];
+    uint8_t *y = strip->arena + op->word[MIDGE_OP_Y];
     for (uint32_t a = 0; a < shape[0]; ++a)
         for (uint32_t b = 0; b < shape[1]; ++b)
             for (uint32_t c = 0; c < shape[2]; ++c)

@@ -50,12 +50,12 @@ static void depthwise_pixel(const midge_image *image, const void *layer, const m
     }
 }
 
-void midge_depthwise_conv2d_f32(const midge_memory *memory, const midge_op *op) {
+void midge_depthwise_conv2d_f32(const midge_strip *strip, const midge_op *op) {
     const midge_image image = midge_conv_image(op);
     depthwise p;
-    p.x = midge_reals_at(memory, op, MIDGE_OP_X);
-    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
-    p.bias = midge_constants(memory, op->word[MIDGE_OP_DATA]);
+    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
+    p.bias = midge_constants(strip, op->word[MIDGE_OP_DATA]);
     p.weight = p.bias + image.out;
     p.limits = midge_read_limits(op);
     midge_each_pixel(&image, &p, depthwise_pixel);

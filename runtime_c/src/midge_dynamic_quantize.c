@@ -12,10 +12,10 @@ static float between(float v, float low, float high) {
     return v < high ? v : high;
 }
 
-void midge_dynamic_quantize(const midge_memory *memory, const midge_op *op) {
+void midge_dynamic_quantize(const midge_strip *strip, const midge_op *op) {
     const size_t count = op->word[MIDGE_MAP_COUNT];
-    const midge_real *x = midge_reals_at(memory, op, MIDGE_OP_X);
-    uint8_t *y = memory->arena + op->word[MIDGE_OP_Y];
+    const midge_real *x = midge_reals_at(strip, op, MIDGE_OP_X);
+    uint8_t *y = strip->arena + op->word[MIDGE_OP_Y];
     int8_t *codes = (int8_t *)(y + MIDGE_DYNAMIC_CODES);
     float min = 0.0f, max = 0.0f;
     for (size_t i = 0; i < count; ++i) {

@@ -1,12 +1,12 @@
 /* midge_fully_connected_dynamic.c - int8 matrix product of codes quantized at run time. */
 #include "midge_dynamic.h"
 
-void midge_fully_connected_dynamic(const midge_memory *memory, const midge_op *op) {
+void midge_fully_connected_dynamic(const midge_strip *strip, const midge_op *op) {
     const size_t channels = op->word[MIDGE_FC_CHANNELS], depth = op->word[MIDGE_FC_DEPTH];
-    const midge_dynamic p = midge_read_dynamic(memory, op, channels);
+    const midge_dynamic p = midge_read_dynamic(strip, op, channels);
     const int8_t *x = p.x;
     midge_real *y = p.y;
-    for (uint32_t row = op->word[MIDGE_FC_ROWS]; row > 0; --row, x += depth, y += channels) {
+    for (uint32_t row = op->word[MIDGE_FC_PIXELS]; row > 0; --row, x += depth, y += channels) {
         for (size_t c = 0; c < channels; c += 4) {
             midge_dot4 dot = midge_dot4_start(p.weight, depth, c, channels);
             midge_dot4_s8(&dot, x, 0, depth, p.x_zero_point);

@@ -21,12 +21,12 @@ static inline void sum_columns(midge_real *y, const midge_real *a, const midge_r
         y[i] = acc[i];
 }
 
-void midge_matmul_f32(const midge_memory *memory, const midge_op *op) {
+void midge_matmul_f32(const midge_strip *strip, const midge_op *op) {
     const size_t rows = op->word[MIDGE_MATMUL_ROWS], depth = op->word[MIDGE_MATMUL_DEPTH];
     const size_t columns = op->word[MIDGE_MATMUL_COLUMNS];
-    const midge_real *a = midge_reals_at(memory, op, MIDGE_OP_X);
-    const midge_real *b = midge_reals_at(memory, op, MIDGE_MATMUL_B);
-    midge_real *y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    const midge_real *a = midge_reals_at(strip, op, MIDGE_OP_X);
+    const midge_real *b = midge_reals_at(strip, op, MIDGE_MATMUL_B);
+    midge_real *y = midge_reals_at(strip, op, MIDGE_OP_Y);
     for (uint32_t n = op->word[MIDGE_MATMUL_BATCH]; n > 0; --n) {
         for (size_t row = 0; row < rows; ++row, y += columns)
             for (size_t c = 0; c < columns; c += LANES)

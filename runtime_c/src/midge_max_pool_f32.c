@@ -21,10 +21,10 @@ static void max_pixel(const midge_image *image, const void *layer, const midge_p
     }
 }
 
-void midge_max_pool_f32(const midge_memory *memory, const midge_op *op) {
+void midge_max_pool_f32(const midge_strip *strip, const midge_op *op) {
     const midge_image image = midge_pool_image(op);
     pool p;
-    p.x = midge_reals_at(memory, op, MIDGE_OP_X);
-    p.y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
     midge_each_pixel(&image, &p, max_pixel);
 }

@@ -1,43 +1,28 @@
 /* midge_max_pool_s8.c - largest code of each window; padding never wins. */
 #include "midge_kernel.h"
 
-/* Writes every channel of one output pixel: y = max over the window's pixels inside x. */
-static void max_pixel(const int8_t *x, int8_t *y, size_t channels, int32_t x_width, midge_span rows,
-                      midge_span columns) {
+/* Writes every channel of one output pixel: y = max over the window's pixels inside x. Row 0 of the
+ * image is row `image` of X. */
+static void max_pixel(const midge_rows *from, uint32_t image, int8_t *y, size_t channels,
+                      midge_span rows, midge_span columns) {
     memset(y, -128, channels);
     for (int32_t ky = rows.first; ky < rows.last; ++ky) {
+        const int8_t *x = midge_row(from, image + (uint32_t)(rows.start + ky));
         for (int32_t kx = columns.first; kx < columns.last; ++kx) {
-            const int32_t pixel = (rows.start + ky) * x_width + columns.start + kx;
-            const int8_t *from = x + (size_t)pixel * channels;
+            const int8_t *pixel = x + (size_t)(columns.start + kx) * channels;
             for (size_t c = 0; c < channels; ++c)
-                y[c] = from[c] > y[c] ? from[c] : y[c];
+                y[c] = pixel[c] > y[c] ? pixel[c] : y[c];
         }
     }
 }
 
-void midge_max_pool_s8(const midge_memory *memory, const midge_op *op) {
-    const int32_t x_height = midge_low(op->word[MIDGE_POOL_X_SIZE]);
-    const int32_t x_width = midge_high(op->word[MIDGE_POOL_X_SIZE]);
-    const int32_t y_height = midge_low(op->word[MIDGE_POOL_Y_SIZE]);
-    const int32_t y_width = midge_high(op->word[MIDGE_POOL_Y_SIZE]);
-    const size_t channels = (size_t)midge_high(op->word[MIDGE_POOL_CHANNELS]);
-    const int8_t *x = midge_codes_at(memory, op, MIDGE_OP_X);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
-
-    for (int32_t n = midge_low(op->word[MIDGE_POOL_CHANNELS]); n > 0; --n) {
-        for (int32_t oy = 0; oy < y_height; ++oy) {
-            const midge_span rows = midge_clip(oy * midge_low(op->word[MIDGE_POOL_STRIDE]) -
-                                                   midge_low(op->word[MIDGE_POOL_PADS]),
-                                               midge_low(op->word[MIDGE_POOL_KERNEL]), 1, x_height);
-            for (int32_t ox = 0; ox < y_width; ++ox) {
-                const midge_span columns =
-                    midge_clip(ox * midge_high(op->word[MIDGE_POOL_STRIDE]) -
-                                   midge_high(op->word[MIDGE_POOL_PADS]),
-                               midge_high(op->word[MIDGE_POOL_KERNEL]), 1, x_width);
-                max_pixel(x, y, channels, x_width, rows, columns);
-                y += channels;
-            }
-        }
-        x += (size_t)x_height * (size_t)x_width * channels;
+void midge_max_pool_s8(const midge_strip *strip, const midge_op *op) {
+    const midge_pool p = midge_pool_at(strip, op);
+    for (uint32_t row = strip->first; row < strip->last; ++row) {
+        const uint32_t image = row / p.y_height * (uint32_t)p.x_height;
+        const midge_span rows = midge_pool_rows(&p, op, row % p.y_height);
+        int8_t *y = midge_row(&p.y, row);
+        for (int32_t ox = 0; ox < p.y_width; ++ox, y += p.channels)
+            max_pixel(&p.x, image, y, p.channels, rows, midge_pool_columns(&p, op, ox));
     }
 }

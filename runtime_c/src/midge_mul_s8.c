@@ -19,15 +19,15 @@ static void multiply_row(const product *p, int8_t *y, const int8_t *a, const int
 }
 
 /* y may lie where an operand of its shape does. */
-void midge_mul_s8(const midge_memory *memory, const midge_op *op) {
-    const uint32_t *data = memory->data + op->word[MIDGE_OP_DATA];
+void midge_mul_s8(const midge_strip *strip, const midge_op *op) {
+    const uint32_t *data = strip->data + op->word[MIDGE_OP_DATA];
     const uint32_t *shape = &op->word[MIDGE_MUL_SHAPE];
     const uint32_t *a_pitch = &op->word[MIDGE_MUL_A_PITCH];
     const uint32_t *b_pitch = &op->word[MIDGE_MUL_B_PITCH];
-    const int8_t *a = midge_codes_at(memory, op, MIDGE_OP_X);
+    const int8_t *a = midge_codes_at(strip, op, MIDGE_OP_X);
     const int8_t *b = data[MIDGE_MUL_CONSTANT] ? (const int8_t *)(data + MIDGE_MUL_DATA_WORDS)
-                                               : midge_codes_at(memory, op, MIDGE_MUL_B);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
+                                               : midge_codes_at(strip, op, MIDGE_MUL_B);
+    int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
     product p;
     p.a_step = (size_t)midge_low(op->word[MIDGE_MUL_STEP]);
     p.b_step = (size_t)midge_high(op->word[MIDGE_MUL_STEP]);

@@ -1,10 +1,10 @@
 /* midge_pad.c - puts a constant border around a tensor of up to five merged axes. */
 #include "midge_kernel.h"
 
-void midge_pad(const midge_memory *memory, const midge_op *op) {
+void midge_pad(const midge_strip *strip, const midge_op *op) {
     const uint32_t *shape = &op->word[MIDGE_PAD_SHAPE], *pitch = &op->word[MIDGE_PAD_PITCH];
-    const uint8_t *x = memory->arena + op->word[MIDGE_OP_X];
-    uint8_t *y = memory->arena + op->word[MIDGE_OP_Y];
+    const uint8_t *x = strip->arena + op->word[MIDGE_OP_X];
+    uint8_t *y = strip->arena + op->word[MIDGE_OP_Y];
     const size_t run = shape[4];
     memset(y, (int)op->word[MIDGE_PAD_VALUE], op->word[MIDGE_PAD_BYTES]);
     y += op->word[MIDGE_PAD_START];

@@ -1,12 +1,12 @@
 /* midge_pad_f32.c - puts a constant border around a float tensor of up to five merged axes. */
 #include "midge_kernel_f32.h"
 
-void midge_pad_f32(const midge_memory *memory, const midge_op *op) {
+void midge_pad_f32(const midge_strip *strip, const midge_op *op) {
     const uint32_t *shape = &op->word[MIDGE_PAD_SHAPE], *pitch = &op->word[MIDGE_PAD_PITCH];
     const float value = midge_float(op->word[MIDGE_PAD_VALUE]);
-    const uint8_t *x = memory->arena + op->word[MIDGE_OP_X];
-    uint8_t *y = memory->arena + op->word[MIDGE_OP_Y];
-    midge_real *border = midge_reals_at(memory, op, MIDGE_OP_Y);
+    const uint8_t *x = strip->arena + op->word[MIDGE_OP_X];
+    uint8_t *y = strip->arena + op->word[MIDGE_OP_Y];
+    midge_real *border = midge_reals_at(strip, op, MIDGE_OP_Y);
     const size_t run = shape[4], count = op->word[MIDGE_PAD_BYTES] / sizeof value;
     for (size_t i = 0; i < count; ++i)
         border[i] = value;

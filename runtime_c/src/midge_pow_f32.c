@@ -9,6 +9,6 @@ static void pow_row(midge_real *y, const midge_real *a, size_t a_step, const mid
         y[i] = powf(a[i * a_step], b[i * b_step]);
 }
 
-void midge_pow_f32(const midge_memory *memory, const midge_op *op) {
-    midge_each_row(memory, op, pow_row);
+void midge_pow_f32(const midge_strip *strip, const midge_op *op) {
+    midge_each_row(strip, op, pow_row);
 }

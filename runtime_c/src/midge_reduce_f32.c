@@ -14,11 +14,11 @@ static inline float merged(uint32_t kind, float sum, float v) {
     }
 }
 
-void midge_reduce_f32(const midge_memory *memory, const midge_op *op) {
+void midge_reduce_f32(const midge_strip *strip, const midge_op *op) {
     const size_t count = op->word[MIDGE_REDUCE_COUNT], inner = op->word[MIDGE_REDUCE_INNER];
     const uint32_t kind = op->word[MIDGE_REDUCE_KIND];
-    const midge_real *x = midge_reals_at(memory, op, MIDGE_OP_X);
-    midge_real *y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    const midge_real *x = midge_reals_at(strip, op, MIDGE_OP_X);
+    midge_real *y = midge_reals_at(strip, op, MIDGE_OP_Y);
     for (uint32_t n = op->word[MIDGE_REDUCE_OUTER]; n > 0; --n, y += inner) {
         for (size_t i = 0; i < inner; ++i)
             y[i] = x[i];

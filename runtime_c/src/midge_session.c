@@ -3,6 +3,19 @@
 
 #define ABI_MAJOR(abi) ((abi) >> 16)
 
+/* Carries out one step. */
+static void run_op(const midge_session *session, const midge_op *op) {
+    const uint32_t word = op->word[MIDGE_OP_KERNEL];
+    midge_strip strip;
+    strip.arena = session->arena;
+    strip.data = session->model->data;
+    strip.kernels = session->kernels;
+    strip.first = 0;
+    strip.last = word >> 16;
+    strip.scratch = NULL;
+    session->kernels[word & (MIDGE_SPLIT - 1u)](&strip, op);
+}
+
 midge_status midge_open(midge_session *session, const midge_model *model, void *arena,
                         size_t bytes) {
     if (!session || !model || !arena)
@@ -16,6 +29,21 @@ midge_status midge_open(midge_session *session, const midge_model *model, void *
     session->model = model;
     session->arena = (uint8_t *)arena;
     session->next = 0;
+    uint32_t best = 0;
+    for (uint32_t levels = model->levels ? model->levels() : 0; levels > 1; levels >>= 1)
+        ++best;
+    session->kernels = model->kernels + best * model->kernel_count;
+    return MIDGE_OK;
+}
+
+midge_status midge_select(midge_session *session, uint32_t level) {
+    if (!session)
+        return MIDGE_EARG;
+    const midge_model *model = session->model;
+    const uint32_t levels = model->levels ? model->levels() : 1u;
+    if (level > 31u || !(levels >> level & 1u))
+        return MIDGE_ETARGET;
+    session->kernels = model->kernels + level * model->kernel_count;
     return MIDGE_OK;
 }
 
@@ -23,11 +51,8 @@ midge_status midge_step(midge_session *session) {
     if (!session)
         return MIDGE_EARG;
     const midge_model *model = session->model;
-    if (session->next < model->op_count) {
-        const midge_memory memory = {session->arena, model->data};
-        const midge_op *op = &model->ops[session->next++];
-        model->kernels[op->word[MIDGE_OP_KERNEL]](&memory, op);
-    }
+    if (session->next < model->op_count)
+        run_op(session, &model->ops[session->next++]);
     if (session->next < model->op_count)
         return MIDGE_MORE;
     session->next = 0;
@@ -38,9 +63,8 @@ midge_status midge_run(midge_session *session) {
     if (!session)
         return MIDGE_EARG;
     const midge_model *model = session->model;
-    const midge_memory memory = {session->arena, model->data};
     for (uint32_t i = 0; i < model->op_count; ++i)
-        model->kernels[model->ops[i].word[MIDGE_OP_KERNEL]](&memory, &model->ops[i]);
+        run_op(session, &model->ops[i]);
     session->next = 0;
     return MIDGE_OK;
 }

@@ -35,12 +35,12 @@ static float simple(uint32_t kind, float x, float alpha, float beta) {
 }
 
 /* x and y may be the same. */
-void midge_simple_f32(const midge_memory *memory, const midge_op *op) {
+void midge_simple_f32(const midge_strip *strip, const midge_op *op) {
     const uint32_t kind = op->word[MIDGE_UNARY_KIND];
     const float alpha = midge_float(op->word[MIDGE_UNARY_ALPHA]);
     const float beta = midge_float(op->word[MIDGE_UNARY_BETA]);
-    const midge_real *x = midge_reals_at(memory, op, MIDGE_OP_X);
-    midge_real *y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    const midge_real *x = midge_reals_at(strip, op, MIDGE_OP_X);
+    midge_real *y = midge_reals_at(strip, op, MIDGE_OP_Y);
     const size_t count = op->word[MIDGE_MAP_COUNT];
     for (size_t i = 0; i < count; ++i)
         y[i] = midge_as_float(simple(kind, x[i], alpha, beta));

@@ -4,10 +4,10 @@
 #include "midge_kernel_f32.h"
 
 /* x and y may be the same. */
-void midge_softmax_f32(const midge_memory *memory, const midge_op *op) {
+void midge_softmax_f32(const midge_strip *strip, const midge_op *op) {
     const size_t depth = op->word[MIDGE_SOFTMAX_DEPTH];
-    const midge_real *x = midge_reals_at(memory, op, MIDGE_OP_X);
-    midge_real *y = midge_reals_at(memory, op, MIDGE_OP_Y);
+    const midge_real *x = midge_reals_at(strip, op, MIDGE_OP_X);
+    midge_real *y = midge_reals_at(strip, op, MIDGE_OP_Y);
     for (uint32_t row = op->word[MIDGE_SOFTMAX_ROWS]; row > 0; --row, x += depth, y += depth) {
         float max = x[0], sum = 0.0f;
         for (size_t i = 1; i < depth; ++i)

@@ -3,11 +3,11 @@
 
 /* d = max - x, S = sum E[d], y = min(255, (256 * E[d] + S / 2) / S) - 128, all in uint32; the
  * converter scales the table E so that S < 2^32, and E <= 2^22. */
-void midge_softmax_s8(const midge_memory *memory, const midge_op *op) {
+void midge_softmax_s8(const midge_strip *strip, const midge_op *op) {
     const size_t depth = op->word[MIDGE_SOFTMAX_DEPTH];
-    const uint32_t *table = memory->data + op->word[MIDGE_OP_DATA];
-    const int8_t *x = midge_codes_at(memory, op, MIDGE_OP_X);
-    int8_t *y = midge_codes_at(memory, op, MIDGE_OP_Y);
+    const uint32_t *table = strip->data + op->word[MIDGE_OP_DATA];
+    const int8_t *x = midge_codes_at(strip, op, MIDGE_OP_X);
+    int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
 
     for (uint32_t row = op->word[MIDGE_SOFTMAX_ROWS]; row > 0; --row, x += depth, y += depth) {
         int32_t max = -128;

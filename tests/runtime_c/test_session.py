@@ -169,7 +169,7 @@ def test_every_kernel_is_emitted_by_the_zoo(zoo, tmp_path):
 def test_each_source_is_named_like_its_function():
     for path in sources():
         if path.stem != "midge_session":
-            assert f"void {path.stem}(const midge_memory *memory" in path.read_text()
+            assert f"void {path.stem}(const midge_strip *strip" in path.read_text()
 
 
 def test_fast_math_is_refused(tmp_path):

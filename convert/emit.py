@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from midge.convert import emit_c, emit_host
 from midge.convert.build import MATH_HEADER
-from midge.convert.emit_records import records
+from midge.convert.emit_program import program
 from midge.convert.onnx_out import check_folder
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan
+from midge.convert.target import C99, Target, runtime_folder, runtime_source
 from midge.core.errors import InputError, UnsupportedError
 
 Array = npt.NDArray[Any]
 
 ARENA_LIMIT = 2**31  # kernels count pixels in int32
+OVERRUN = np.zeros(16, np.uint32)  # 64 bytes, the widest load
 # of every folder; float models need more
 HEADERS = ("midge.h", "midge_kernel.h", "midge_model.h", "midge_requantize.h")
 _KEYWORDS = frozenset(
@@ -65,16 +68,18 @@ def emit(
     name: str,
     *,
     golden: tuple[list[Array], list[Array]] | None = None,
+    target: Target = C99,
 ) -> EmitReport:
     """Write the C of a placed Plan.
 
     Args:
-        plan: with offsets and arena_bytes.
+        plan: with offsets and arena_bytes, and with the target's scratch.
         directory: created where absent. Files that midge writes are replaced, each at once; others
             stay. Nothing is touched before everything has been generated.
         name: prefix of files and symbols, a C identifier.
         golden: inputs and outputs of some samples, one array [samples, *shape] per tensor in graph
             order; None leaves NAME_test.c out.
+        target: what the C is for.
 
     Raises:
         InputError: `name` is no usable C identifier, or the golden vectors do not fit.
@@ -87,19 +92,25 @@ def emit(
             f"{ARENA_LIMIT}."
         )
     data = ConstData()
-    steps = records(plan, data)
-    kernels = {record.kernel for step in steps for record in step}
-    runtime = [f"{stem}.c" for stem in sorted({"midge_session", *kernels})]
+    records = program(plan, data, target)
+    if target.packed:
+        data.append("what vector loads behind the last weights may touch", OVERRUN)
+    stems = {"midge_session"} | {
+        target.kernel(k, level) for k in records.kernels for level in target.levels
+    }
+    if target.probe:
+        stems |= {"midge_x86", "midge_parallel"}
+    runtime = [f"{stem}.c" for stem in sorted(stems)]
     sources = [f"{name}.c", *runtime]
     with_test = golden is not None
     directory = Path(directory)
     with_math = any(MATH_HEADER in text for text in _runtime_texts(runtime).values())
     texts = {
         f"{name}.h": emit_c.header(plan, name),
-        f"{name}.c": emit_c.source(plan, name, steps, data),
+        f"{name}.c": emit_c.source(plan, name, records, data, target),
         "Makefile": emit_host.makefile(name, sources, with_test, with_math),
         "CMakeLists.txt": emit_host.cmake_lists(name, sources, with_test, with_math),
-        f"host/{name}_main.c": emit_host.main_program(plan, name, steps),
+        f"host/{name}_main.c": emit_host.main_program(plan, name, records),
     }
     if golden is not None:
         texts[f"host/{name}_test.c"] = emit_host.test_program(plan, name, golden)
@@ -108,7 +119,7 @@ def emit(
     return EmitReport(
         tuple(sorted(texts)),
         4 * data.words,
-        64 * sum(map(len, steps)),
+        64 * len(records.records),
         plan.arena_bytes,
         sum(op.macs for op in plan.ops),
     )
@@ -130,20 +141,19 @@ def check_name(name: str) -> None:
 
 def _runtime_texts(sources: Iterable[str]) -> dict[str, str]:
     """Return these sources of the runtime and the headers that they need, by file name."""
-    folder, texts = emit_c.runtime_folder(), {}
+    texts: dict[str, str] = {}
     waiting = [*HEADERS, *sources]
     while waiting:
         name = waiting.pop()
         if name not in texts:
-            path = folder / ("include" if name.endswith(".h") else "src") / name
-            texts[name] = path.read_text(encoding="utf-8")
+            texts[name] = runtime_source(name).read_text(encoding="utf-8")
             waiting += re.findall(r'#include "(midge\w*\.h)"', texts[name])
     return texts
 
 
 def _present_runtime(directory: Path) -> list[str]:
     """Return the runtime sources that another model left in the folder: they must fit ours."""
-    known = {path.name for path in (emit_c.runtime_folder() / "src").glob("midge_*.c")}
+    known = {path.name for path in runtime_folder().glob("*/midge_*.c")}
     return sorted(path.name for path in directory.glob("midge_*.c") if path.name in known)
 
 

@@ -2,28 +2,23 @@
 
 import re
 from collections.abc import Sequence
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import midge
+from midge.convert.emit_program import Program
 from midge.convert.emit_step import Record
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan, PlanTensor
+from midge.convert.target import Target, runtime_folder
 from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
 C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float"}
 _C_DTYPES = {d: f"MIDGE_{d.upper()}" for d in C_TYPES}
 WORDS_PER_LINE = 8
-
-
-def runtime_folder() -> Path:
-    """Return the folder of the C runtime, with include/, src/ and targets/."""
-    return Path(str(files("midge.runtime_c")))
 
 
 def comment_text(text: str) -> str:
@@ -76,31 +71,29 @@ def file_shape(tensor: PlanTensor) -> tuple[int, ...]:
     return tensor.file_shape or tensor.shape
 
 
-def source(plan: Plan, name: str, steps: Sequence[Sequence[Record]], data: ConstData) -> str:
+def source(plan: Plan, name: str, program: Program, data: ConstData, target: Target) -> str:
     """Return the text of NAME.c."""
-    kernels = sorted({record.kernel for step in steps for record in step})
+    kernels = program.kernels
     blocks = [
         f"    /* {comment_text(title)} */\n{hex_words(words)}" for title, words in data.blocks
     ]
     records = [
-        f"    /* {comment_text(op.name)} */\n{_record(record, kernels)}"
-        for op, step in zip(plan.ops, steps, strict=True)
-        for record in step
+        f"    /* {comment_text(title)} */\n{_record(record, kernels)}"
+        for title, record in program.records
     ]
     infos = [_info(plan, tensor) for _, _, tensor in io_tensors(plan)]
-    table = "\n".join(f"    {kernel}," for kernel in kernels)
     newline = "\n"
     return f"""/* {name}.c - {_origin(plan)} */
 #include "{name}.h"
 
 #include "{_model_header(kernels)}"
-
-static const MIDGE_ALIGN(16) uint32_t {name}_data[] = {{
+{_x86_header(target)}
+static const MIDGE_ALIGN(64) uint32_t {name}_data[] = {{
 {newline.join(blocks) or "    0,"}
 }};
 
 static const midge_kernel {name}_kernels[] = {{
-{table or "    NULL,"}
+{_kernel_tables(kernels, target) or "    NULL,"}
 }};
 
 static const midge_op {name}_ops[] = {{
@@ -114,18 +107,33 @@ static const midge_tensor_info {name}_tensors[] = {{
 const midge_model {name}_model = {{
     {runtime_abi()},
     {name.upper()}_ARENA_BYTES,
-    0,
-    {len(records)},
+    {name.upper()}_SCRATCH_BYTES,
+    {program.steps},
     {len(plan.inputs)},
     {len(plan.outputs)},
     {len(kernels)},
     {name}_ops,
     {name}_kernels,
-    NULL,
+    {target.probe or "NULL"},
     {name}_data,
     {name}_tensors,
 }};
 """
+
+
+def _kernel_tables(kernels: Sequence[str], target: Target) -> str:
+    """Return the names of one table of kernels for each level."""
+    tables = [[target.kernel(k, level) for k in kernels] for level in target.levels]
+    if len(tables) == 1:
+        return "\n".join(f"    {kernel}," for kernel in tables[0])
+    return "\n".join(
+        "\n".join([f"    /* {level} */", *(f"    {kernel}," for kernel in table)])
+        for level, table in zip(target.levels, tables, strict=True)
+    )
+
+
+def _x86_header(target: Target) -> str:
+    return '#include "midge_x86.h"\n' if target.probe else ""
 
 
 def _model_header(kernels: Sequence[str]) -> str:
@@ -192,6 +200,9 @@ extern "C" {{
 
 /* RAM of one session in bytes, aligned to MIDGE_ARENA_ALIGNMENT: exact, a run needs no more. */
 #define {upper}_ARENA_BYTES {max(plan.arena_bytes, 1)}u
+
+/* What each further thread of midge_run_parallel needs, see midge_parallel.h. */
+#define {upper}_SCRATCH_BYTES {max(plan.scratch_bytes, default=0)}u
 
 #define {upper}_INPUT_COUNT {len(plan.inputs)}
 #define {upper}_OUTPUT_COUNT {len(plan.outputs)}

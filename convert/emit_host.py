@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert.emit_c import comment_text, hex_words, io_tensors
-from midge.convert.emit_step import Record
+from midge.convert.emit_program import Program
 from midge.convert.golden import allowances, helpers
 from midge.convert.plan import Plan
 from midge.core.errors import InputError
@@ -19,14 +19,16 @@ Array = npt.NDArray[Any]
 _MAIN = Template(
     """/* ${name}_main.c - runs "${name}" on raw samples.
  *
- * usage: ${name}_main [--tensors] < samples > results
+ * usage: ${name}_main [--tensors] [--level N] < samples > results
  *
  * Standard input holds samples one after another, each the raw elements of every input in graph
  * order; standard output receives the raw elements of every output. --tensors writes the output of
- * every operator, as it lies in memory, instead. Exit status 1: the input ends inside a sample, or
+ * every operator, as it lies in memory, instead. --level chooses an instruction set as
+ * midge_select does. Exit status 1: the input ends inside a sample, or
  * something cannot be written.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "${name}.h"
@@ -78,14 +80,20 @@ static int write_tensors(void) {
 }
 
 int main(int argc, char **argv) {
-    const int trace = argc == 2 && strcmp(argv[1], "--tensors") == 0;
-    if (argc > 2 || (argc == 2 && !trace)) {
-        fputs("usage: ${name}_main [--tensors] < samples > results\\n", stderr);
+    const int trace = argc > 1 && strcmp(argv[1], "--tensors") == 0;
+    const int rest = argc - 1 - trace, chosen = rest == 2 && strcmp(argv[argc - 2], "--level") == 0;
+    if (rest != 0 && !chosen) {
+        fputs("usage: ${name}_main [--tensors] [--level N] < samples > results\\n", stderr);
         return 2;
     }
     if (${name}_open(&net) != MIDGE_OK) {
         fputs("${name}: midge_open failed\\n", stderr);
         return 1;
+    }
+    const unsigned long level = chosen ? strtoul(argv[argc - 1], NULL, 10) : 0;
+    if (chosen && midge_select(&net.session, (uint32_t)level) != MIDGE_OK) {
+        fputs("${name}: no such level here\\n", stderr);
+        return 3;
     }
     int more;
     while ((more = read_sample()) == 1)
@@ -149,16 +157,21 @@ int main(void) {
 )
 
 
-def main_program(plan: Plan, name: str, steps: Sequence[Sequence[Record]]) -> str:
+def main_program(plan: Plan, name: str, program: Program) -> str:
     """Return the text of NAME_main.c."""
-    done, rows = 0, []
-    for op, step in zip(plan.ops, steps, strict=True):
-        done += len(step)
-        tensor = plan.tensors[op.output]
-        at = plan.offsets[tensor.buffer]
+    rows = []
+    for index in traced(plan):
+        tensor = plan.tensors[plan.ops[index].output]
+        at, done = plan.offsets[tensor.buffer], program.done[index]
         rows.append(f"    {{{done}, {at}, {tensor.bytes}}}, /* {comment_text(tensor.name)} */")
     table = "\n".join(rows) or "    {0, 0, 0},"
-    return _MAIN.substitute(name=name, upper=name.upper(), table=table, count=len(plan.ops))
+    return _MAIN.substitute(name=name, upper=name.upper(), table=table, count=len(rows))
+
+
+def traced(plan: Plan) -> list[int]:
+    """Return the steps whose output lies whole in the arena when it is complete."""
+    inside = {index for stream in plan.streams for index in stream.steps[:-1]}
+    return [index for index in range(len(plan.ops)) if index not in inside]
 
 
 def check_golden(plan: Plan, golden: tuple[list[Array], list[Array]]) -> int:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from midge.convert.emit_add import code_offset, find_form
 from midge.convert.emit_float import BINARY_AXES, broadcast_axes
-from midge.convert.emit_step import Record, Step, Words, bits, count, record, word
+from midge.convert.emit_step import Record, Step, Words, bits, map_rows, record, word
 from midge.convert.plan import Add, Mul, Requantization
 from midge.quant import arithmetic
 
@@ -27,19 +27,21 @@ def add_records(step: Step) -> list[Record]:
     assert isinstance(p, Add)
     offset = code_offset(p.y)
     coefficients = arithmetic.add_coefficients(p.a, p.b, p.y)
+    rows, elements = map_rows(step)
     words: Words = {
         "MIDGE_ADD_B": step.x_at[1],
-        "MIDGE_ADD_COUNT": count(step.y),
+        "MIDGE_ADD_COUNT": elements,
+        "MIDGE_ADD_B_RING": step.rings[1] if step.rings else 0,
         "MIDGE_ADD_RA": bits(coefficients[0]),
         "MIDGE_ADD_RB": bits(coefficients[1]),
         "MIDGE_ADD_C": bits(coefficients[2]),
         "MIDGE_ADD_OFFSET": offset,
     }
-    form = find_form(p)
+    form = None if step.target.packed else find_form(p)  # vector units have the definition
     if form is None:
         if not all(v == 0 or abs(v) >= _SMALLEST_NORMAL for v in coefficients):
             raise step.fail("the scales of its inputs and output lie too far apart")
-        return [record(step, "midge_add_exact_s8", words)]
+        return [record(step, "midge_add_exact_s8", words, rows)]
     words |= {
         "MIDGE_ADD_SHIFT": form.shift,
         "MIDGE_ADD_MA": word(form.ma),
@@ -47,7 +49,8 @@ def add_records(step: Step) -> list[Record]:
         "MIDGE_ADD_K": word(form.k & 0xFFFFFFFF),
         "MIDGE_ADD_K + 1": word(form.k >> 32 & 0xFFFFFFFF),
     }
-    return [record(step, "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8", words)]
+    kernel = "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8"
+    return [record(step, kernel, words, rows)]
 
 
 def mul_records(step: Step) -> list[Record]:

@@ -4,7 +4,6 @@ One function per Plan parameter class, in the table RECORDS.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,13 @@ import numpy.typing as npt
 
 from midge.convert import pack
 from midge.convert.emit_float import FLOAT_RECORDS
+from midge.convert.emit_layers import (
+    as_convolution,
+    codes_word,
+    conv2d_words,
+    packed_conv2d,
+    packed_product,
+)
 from midge.convert.emit_moves import (
     concat_records,
     constant_record,
@@ -20,7 +26,17 @@ from midge.convert.emit_moves import (
     transpose_records,
 )
 from midge.convert.emit_pairs import add_records, check_multipliers, mul_records
-from midge.convert.emit_step import Record, Step, Words, bits, count, image_rows, record, word
+from midge.convert.emit_step import (
+    Record,
+    Step,
+    Words,
+    bits,
+    count,
+    image_rows,
+    map_rows,
+    record,
+    word,
+)
 from midge.convert.pack import ConstData
 from midge.convert.plan import (
     Add,
@@ -35,43 +51,45 @@ from midge.convert.plan import (
     Plan,
     Pool2d,
     Quantize,
-    Requantization,
     Slice,
     Softmax,
     Table,
     Transpose,
 )
+from midge.convert.target import C99, Target, is_packed
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
 
 
-def records(plan: Plan, data: ConstData) -> list[list[Record]]:
+def records(plan: Plan, data: ConstData, target: Target = C99) -> list[list[Record]]:
     """Return the records of every PlanOp in order; a step may need several.
 
     Args:
         plan: with offsets.
         data: receives the constants.
+        target: selects the kernels.
 
     Raises:
         UnsupportedError: a step does not fit the record format, named.
     """
     result = []
-    for op in plan.ops:
-        x = tuple(plan.tensors[i] for i in op.inputs)
-        y = plan.tensors[op.output]
-        at = [plan.offsets[t.buffer] for t in (*x, y)]
-        step = Step(op, x, y, tuple(at[:-1]), at[-1], data)
+    streamed = {index for stream in plan.streams for index in stream.steps}
+    sizes = plan.scratch_bytes or [0] * len(plan.ops)
+    scratch = list(zip(plan.scratch or [0] * len(plan.ops), sizes, strict=True))
+    for index, op in enumerate(plan.ops):
+        used = (*op.inputs, op.output)
+        *x, y = (plan.tensors[i] for i in used)
+        *x_at, y_at = (plan.offsets[t.buffer] for t in (*x, y))
+        rings = tuple(plan.rings.get(i, 0) for i in used)
+        where = index in streamed, rings, scratch[index]
+        step = Step(op, tuple(x), y, tuple(x_at), y_at, data, target, *where)
         make = RECORDS.get(type(op.params)) or FLOAT_RECORDS.get(type(op.params))
         if make is None:
             raise step.fail("the C runtime has no kernel for it")
         result.append(make(step))
     return result
-
-
-def _codes(x_zero_point: int, r: Requantization) -> str:
-    return f"MIDGE_CODES({x_zero_point}, {r.zero_point}, {r.low}, {r.high})"
 
 
 def _conv2d(step: Step) -> list[Record]:
@@ -81,37 +99,21 @@ def _conv2d(step: Step) -> list[Record]:
     _, kh, kw, _ = p.weight.shape
     if p.weight_zero_point:
         return [_asymmetric(step, p)]
+    if is_packed(step.target, p):
+        return [packed_conv2d(step, p)]
     one_by_one = (kh, kw, *p.stride, p.groups) == (1, 1, 1, 1, 1) and not any(p.pads)
     if one_by_one:
         return [_matrix_product(step, p, image_rows(step.y), step.y.shape[2])]
     depthwise = p.groups == step.x[0].shape[3]
     packed = pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)
-    words = _conv2d_words(step, p, *packed)
+    words = conv2d_words(step, p, *packed)
     kernel = f"midge_{'depthwise_' * depthwise}conv2d_s8"
     return [record(step, kernel, words, image_rows(step.y))]
 
 
-def _conv2d_words(step: Step, p: Conv2d, *packed: Array) -> Words:
-    """Return the words of a convolution of step.x[0], whose constants are `packed`."""
-    _, kh, kw, _ = p.weight.shape
-    N, H, W, C = step.x[0].shape
-    return {
-        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, multipliers, weights", *packed),
-        "MIDGE_CONV_X_SIZE": step.pair("input size", H, W),
-        "MIDGE_CONV_Y_SIZE": step.pair("output size", *step.y.shape[1:3]),
-        "MIDGE_CONV_CHANNELS": step.pair("channels", C, step.y.shape[3]),
-        "MIDGE_CONV_KERNEL": step.pair("kernel", kh, kw),
-        "MIDGE_CONV_STRIDE": step.pair("stride", *p.stride),
-        "MIDGE_CONV_DILATION": step.pair("dilation", *p.dilation),
-        "MIDGE_CONV_PADS": step.pair("pads", *p.pads[:2]),
-        "MIDGE_CONV_GROUPS": step.pair("batch and groups", N, p.groups),
-        "MIDGE_CONV_CODES": _codes(p.x_zero_point, p.requantization),
-    }
-
-
 def _asymmetric(step: Step, p: Conv2d) -> Record:
     """Return the record of a convolution by weights with a zero-point, grouped in any way."""
-    words = _conv2d_words(step, p, *pack.conv2d(p))
+    words = conv2d_words(step, p, *pack.conv2d(p))
     words["MIDGE_CONV_W_ZERO_POINT"] = word(p.weight_zero_point)
     return record(step, "midge_conv2d_asymmetric_s8", words, image_rows(step.y))
 
@@ -124,7 +126,7 @@ def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int, pixels: i
         "MIDGE_FC_PIXELS": pixels,
         "MIDGE_FC_DEPTH": depth,
         "MIDGE_FC_CHANNELS": channels,
-        "MIDGE_FC_CODES": _codes(p.x_zero_point, p.requantization),
+        "MIDGE_FC_CODES": codes_word(p.x_zero_point, p.requantization),
     }
     return record(step, "midge_fully_connected_s8", words, rows)
 
@@ -134,22 +136,11 @@ def _fully_connected(step: Step) -> list[Record]:
     assert isinstance(p, FullyConnected)
     check_multipliers(step, p.requantization.m)
     rows = count(step.x[0]) // p.weight.shape[1]
+    if is_packed(step.target, p):
+        return [packed_product(step, p, rows)]
     if not p.weight_zero_point:
         return [_matrix_product(step, p, 1, rows)]
-    out, depth = p.weight.shape
-    line = Conv2d(
-        weight=p.weight.reshape(out, 1, 1, depth),
-        bias=p.bias,
-        stride=(1, 1),
-        pads=(0, 0, 0, 0),
-        dilation=(1, 1),
-        groups=1,
-        x_zero_point=p.x_zero_point,
-        requantization=p.requantization,
-        weight_zero_point=p.weight_zero_point,
-    )
-    x, y = (replace(t, shape=(1, 1, rows, n)) for t, n in ((step.x[0], depth), (step.y, out)))
-    return [_asymmetric(replace(step, x=(x,), y=y), line)]
+    return [_asymmetric(*as_convolution(step, p, rows))]
 
 
 def _constant(step: Step) -> list[Record]:
@@ -183,7 +174,7 @@ def _pool2d(step: Step) -> list[Record]:
     words |= {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: multipliers", m),
         "MIDGE_POOL_COUNTS": int(counts),
-        "MIDGE_POOL_CODES": _codes(p.x_zero_point, r),
+        "MIDGE_POOL_CODES": codes_word(p.x_zero_point, r),
     }
     return [record(step, "midge_average_pool_s8", words, image_rows(step.y))]
 
@@ -204,8 +195,9 @@ def _table(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, Table)
     table = step.data.append(f"{step.op.name}: table", p.table.astype(np.int8))
-    words: Words = {"MIDGE_OP_DATA": table, "MIDGE_MAP_COUNT": count(step.y)}
-    return [record(step, "midge_table_s8", words)]
+    rows, elements = map_rows(step)
+    words: Words = {"MIDGE_OP_DATA": table, "MIDGE_MAP_COUNT": elements}
+    return [record(step, "midge_table_s8", words, rows)]
 
 
 def _flip_sign(step: Step) -> list[Record]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from midge.convert.pack import ConstData
 from midge.convert.plan import PlanOp, PlanTensor
+from midge.convert.target import C99, Target
 from midge.core.errors import UnsupportedError
 
 Words = dict[str, str | int]  # enumerator (or "ENUMERATOR + n") to C expression
@@ -45,6 +46,10 @@ class Step:
         x_at: arena offsets of the inputs.
         y_at: arena offset of the output.
         data: constants of the model so far; appended to.
+        target: selects the kernel.
+        streamed: it runs strip by strip.
+        rings: rows kept of each input and of the output, 0 for all.
+        scratch: arena offset and size of what it needs for itself.
     """
 
     op: PlanOp
@@ -53,6 +58,10 @@ class Step:
     x_at: tuple[int, ...]
     y_at: int
     data: ConstData
+    target: Target = C99
+    streamed: bool = False
+    rings: tuple[int, ...] = ()
+    scratch: tuple[int, int] = (0, 0)
 
     def fail(self, why: str) -> UnsupportedError:
         """Return the error that names this step."""
@@ -75,6 +84,10 @@ def record(step: Step, kernel: str, words: Words, rows: int = 1) -> Record:
     common: Words = {"MIDGE_OP_Y": step.y_at}
     if step.x_at:
         common["MIDGE_OP_X"] = step.x_at[0]
+    if any(step.rings):
+        common["MIDGE_OP_RINGS"] = step.pair("rings", step.rings[0], step.rings[-1])
+    if step.scratch[1]:
+        common["MIDGE_OP_SCRATCH"] = step.scratch[0]
     return Record(kernel, {k: str(v) for k, v in {**common, **words}.items()}, rows)
 
 
@@ -91,6 +104,12 @@ def word(value: int) -> str:
 def count(tensor: PlanTensor) -> int:
     """Return the number of elements."""
     return int(np.prod(tensor.shape, dtype=np.int64))
+
+
+def map_rows(step: Step) -> tuple[int, int]:
+    """Return rows and elements of a row of an elementwise step: one row where it may be."""
+    rows = image_rows(step.y) if step.streamed else 1
+    return rows, count(step.y) // rows
 
 
 def image_rows(tensor: PlanTensor) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert.plan import Conv2d, FullyConnected
+from midge.convert.target import PANEL, QUAD
 
 Array = npt.NDArray[Any]
 
@@ -72,3 +73,35 @@ def fully_connected(params: FullyConnected | Conv2d) -> tuple[Array, Array, Arra
     weight = params.weight.reshape(params.weight.shape[0], -1)
     m = per_channel(params.requantization.m, len(weight))
     return params.bias.astype(np.int32), m, weight.astype(np.int8)
+
+
+def conv2d_panels(params: Conv2d) -> tuple[Array, Array, Array]:
+    """Return (bias [O], multipliers [O], weights [bytes]) of midge_conv2d_c4n16_s8."""
+    bias, m, weight = conv2d(params)
+    return _folded(bias, weight, params.x_zero_point + 128), m, panels(weight)
+
+
+def fully_connected_panels(params: FullyConnected) -> tuple[Array, Array, Array]:
+    """Return (bias [O], multipliers [O], weights [bytes]) of midge_fully_connected_c4n16_s8."""
+    bias, m, weight = fully_connected(params)
+    return _folded(bias, weight, params.x_zero_point), m, panels(weight)
+
+
+def _folded(bias: Array, weight: Array, offset: int) -> Array:
+    """Return the bias less `offset` times each channel's sum of weights; it may wrap."""
+    sums = weight.reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
+    folded: Array = bias.astype(np.int64) - offset * sums
+    return folded.astype(np.int32)
+
+
+def panels(weight: Array) -> Array:
+    """Return int8 weights [O, ...] as panels of PANEL channels, each [K / 4, channels, 4], flat.
+
+    K is rounded up to a multiple of 4 with zeros.
+    """
+    flat = weight.reshape(len(weight), -1)
+    flat = np.pad(flat, ((0, 0), (0, -flat.shape[1] % QUAD)))
+    parts = (flat[first : first + PANEL] for first in range(0, len(flat), PANEL))
+    return np.concatenate(
+        [part.reshape(len(part), -1, QUAD).swapaxes(0, 1).reshape(-1) for part in parts]
+    )

@@ -311,14 +311,14 @@ class Plan:
         outputs: tensor indices in graph order.
         buffer_bytes: size of each buffer.
         offsets: arena offset of each buffer, multiples of ALIGNMENT; filled by convert.memory.
+        arena_bytes: exact size of the arena; filled by convert.memory.
+        arena_bound: a lower bound on it, for any placement in this order.
+        notices: lines that the user must see (a bound dynamic axis, a raised scale).
         scratch_bytes: bytes that each step needs for itself; empty where none does.
         scratch: arena offset of each step's scratch; filled by convert.memory.
         streams: steps that run strip by strip, in order; filled by convert.memory.
         rings: rows that are kept of a tensor inside a stream, by tensor index; filled by
             convert.memory.
-        arena_bytes: exact size of the arena; filled by convert.memory.
-        arena_bound: a lower bound on it, for any placement in this order.
-        notices: lines that the user must see (a bound dynamic axis, a raised scale).
     """
 
     name: str
@@ -328,10 +328,10 @@ class Plan:
     outputs: tuple[int, ...]
     buffer_bytes: list[int]
     offsets: list[int] = field(default_factory=list)
+    arena_bytes: int = 0
+    arena_bound: int = 0
+    notices: list[str] = field(default_factory=list)
     scratch_bytes: list[int] = field(default_factory=list)
     scratch: list[int] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     rings: dict[int, int] = field(default_factory=dict)
-    arena_bytes: int = 0
-    arena_bound: int = 0
-    notices: list[str] = field(default_factory=list)

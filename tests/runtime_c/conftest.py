@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from midge.convert.build import link_flags
-from midge.convert.emit_c import runtime_folder
 from midge.convert.plan import (
     Add,
     Concat,
@@ -30,6 +29,7 @@ from midge.convert.plan import (
     Table,
     Transpose,
 )
+from midge.convert.target import runtime_folder
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from midge.convert.emit import emit
-from midge.convert.emit_c import runtime_folder
+from midge.convert.target import runtime_folder
 
 BOARDS = [
     ("cortex-m4", "FLOAT"),

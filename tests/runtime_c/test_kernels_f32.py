@@ -9,7 +9,6 @@ import pytest
 
 from midge.convert.build import host_program
 from midge.convert.emit import emit
-from midge.convert.emit_c import runtime_folder
 from midge.convert.executor import compute
 from midge.convert.executor_functions import UNARY
 from midge.convert.executor_ops import Operands
@@ -32,6 +31,7 @@ from midge.convert.plan_float import (
     SoftmaxF32,
     UnaryF32,
 )
+from midge.convert.target import runtime_folder
 from midge.core.native import cpu_features, find_compiler
 
 f32 = np.float32

@@ -5,7 +5,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from midge.convert.emit_c import runtime_folder
+from midge.convert.target import runtime_folder
 from midge.core.native import compile_program
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams

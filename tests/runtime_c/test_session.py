@@ -9,9 +9,9 @@ import pytest
 
 from midge.convert.build import host_program
 from midge.convert.emit import emit
-from midge.convert.emit_c import runtime_folder
 from midge.convert.emit_records import RECORDS
 from midge.convert.plan import FlipSign, Table
+from midge.convert.target import runtime_folder
 from midge.core.native import compile_program, find_compiler
 
 STRICT = [

@@ -1,0 +1,53 @@
+/* midge_pthreads.h - a pool of POSIX threads for midge_run_parallel.
+ *
+ *     midge_pthreads pool;
+ *     if (midge_pthreads_start(&pool, 4) != 0) return 1;
+ *     const midge_threads threads = {midge_pthreads_for, &pool, pool.threads, scratch};
+ *     ...
+ *     midge_pthreads_stop(&pool);
+ *
+ * The threads watch for work for some microseconds before they sleep, so that the steps of a
+ * network follow one another without waiting for the scheduler. One pool serves one caller at a
+ * time.
+ */
+#ifndef MIDGE_PTHREADS_H
+#define MIDGE_PTHREADS_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#define MIDGE_PTHREADS_MAX 64u
+
+struct midge_pthreads;
+
+/* One thread of a pool. */
+typedef struct midge_pthread {
+    struct midge_pthreads *pool;
+    uint32_t index;
+    pthread_t thread;
+} midge_pthread;
+
+typedef struct midge_pthreads {
+    uint32_t threads; /* the caller is number 0 of them */
+    midge_pthread member[MIDGE_PTHREADS_MAX];
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    uint32_t round;    /* changes when there is work */
+    uint32_t sleeping; /* threads inside of pthread_cond_wait */
+    uint32_t left;     /* threads that have not finished this round */
+    uint32_t count;    /* of the work; 0 ends the threads */
+    void (*work)(void *argument, uint32_t index);
+    void *argument;
+} midge_pthreads;
+
+/* Starts threads - 1 threads. Returns 0, or an errno value; then nothing needs to be stopped. */
+int midge_pthreads_start(midge_pthreads *pool, uint32_t threads);
+
+/* A midge_parallel_for; `pool` is a midge_pthreads. */
+void midge_pthreads_for(void *pool, uint32_t count, void (*work)(void *argument, uint32_t index),
+                        void *argument);
+
+/* Ends the threads and waits for them. */
+void midge_pthreads_stop(midge_pthreads *pool);
+
+#endif

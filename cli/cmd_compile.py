@@ -14,6 +14,7 @@ from midge.cli.options import (
 )
 from midge.convert.api import name_from
 from midge.convert.compile import HOST, TARGETS, CompileReport, compile_file
+from midge.convert.target import OPTIMIZE
 
 NOTHING = "unknown"
 
@@ -32,6 +33,18 @@ NOTHING = "unknown"
     show_default=True,
     help="; ".join(f"{name}: {what}" for name, what in TARGETS.items()) + ".",
 )
+@click.option(
+    "--optimize",
+    type=click.Choice(OPTIMIZE),
+    help="What counts most: time, or RAM, where steps run strip by strip and outputs lie over "
+    "inputs; by default what suits the target. The results are the same bits.",
+)
+@click.option(
+    "--max-ram",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Fail, naming the step at fault, where the arena would be larger.",
+)
 @input_shape_option
 @seed_option
 @common_options
@@ -40,6 +53,8 @@ def command(
     output: Path,
     name: str | None,
     target: str,
+    optimize: str | None,
+    max_ram: int | None,
     input_shapes: dict[str, tuple[int, ...]],
     seed: int,
     as_json: bool,
@@ -48,20 +63,27 @@ def command(
     """Write an ONNX file as C that needs nothing but a C99 compiler.
 
     MODEL is any .onnx file: quantized by midge or another tool, float, or partly both. The folder
-    builds with `cc -O2 -c OUTPUT/*.c`; unless --target is c99, its golden test has run on this
-    machine before the folder appears.
+    builds with `cc -O2 -c OUTPUT/*.c`; where this machine can run it, its golden test has
+    passed here before the folder appears.
     """
     console = Console(as_json, quiet)
     chosen = name_from(model) if name is None else name
     with console.working(f"Compiling {model}"):
         report = compile_file(
-            model, output, chosen, input_shapes=input_shapes, seed=seed, target=target
+            model,
+            output,
+            chosen,
+            input_shapes=input_shapes,
+            seed=seed,
+            target=target,
+            optimize=optimize,
+            max_ram=max_ram,
         )
     for line in report.notices:
         console.notice(line)
     show_sizes(console, report)
     tested = "the golden test passes on this machine"
-    done = tested if target == HOST else "not built here"
+    done = tested if report.tested else "not built here"
     console.text(f"{report.directory}: {len(report.files)} files; {done}")
     console.result(report.to_json())
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy.typing as npt
 
 from midge.convert.calibration_data import InMemory
-from midge.convert.compile import CompileReport, compile_file
+from midge.convert.compile import HOST, CompileReport, compile_file
 from midge.convert.pipeline import QuantizeOptions, QuantizeReport, quantize_file
 from midge.convert.session import Session
 from midge.convert.verify import verify
@@ -70,6 +70,9 @@ def compile(
     name: str | None = None,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    target: str = HOST,
+    optimize: str | None = None,
+    max_ram: int | None = None,
 ) -> CompileReport:
     """Write an ONNX file as a self-contained folder of C that has passed its golden test.
 
@@ -78,13 +81,25 @@ def compile(
         directory: of the C sources.
         name: prefix of files and symbols, a C identifier; by default made from the file's name.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        target: "host", "c99" or "x86-64".
+        optimize: "speed" or "size"; None leaves what suits the target.
+        max_ram: bytes that the arena may have.
 
     Raises:
-        InputError: the file, the name or a shape is at fault.
+        InputError: the file, the name, a shape or an option is at fault.
+        UnsupportedError: the arena would be larger than `max_ram`.
         CheckError: the compiled C differs from the integer executor.
     """
     chosen = name_from(model) if name is None else name
-    return compile_file(model, directory, chosen, input_shapes=input_shapes)
+    return compile_file(
+        model,
+        directory,
+        chosen,
+        input_shapes=input_shapes,
+        target=target,
+        optimize=optimize,
+        max_ram=max_ram,
+    )
 
 
 def name_from(model: str | Path) -> str:

@@ -21,18 +21,21 @@ from midge.convert.onnx_out import check_folder
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
+from midge.convert.target import C99, OPTIMIZE, X86_64, Target, fit_scratch, host_target
 from midge.core.errors import CheckError, InputError, ToolError, did_you_mean
 from midge.core.native import Compiler, compile_program
 
 Array = npt.NDArray[Any]
 GOLDEN_SAMPLES = 4
-HOST, C99 = "host", "c99"
+HOST = "host"
 TARGETS = {
     HOST: "C99, built, tested and measured on this machine",
-    C99: "the same C99, only written: no compiler is needed",
+    C99.name: "the same C99, only written: no compiler is needed",
+    X86_64.name: "kernels for AVX2, AVX-VNNI and AVX512-VNNI, chosen at run time, and C99 for the "
+    "rest; built, tested and measured where this machine is an x86-64",
 }
 SELF_TEST_TIMEOUT_S = 600
-UNTESTED = "target c99: nothing was built or measured here; run `make test` in the folder."
+UNTESTED = "nothing was built or measured here; run `make test` in the folder."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class CompileReport:
         arena_bound: no placement in this order needs fewer bytes.
         size: of the host build, None where the tools to measure it are missing.
         notices: lines that the user must see.
+        tested: the golden test has passed on this machine.
     """
 
     directory: Path
@@ -58,6 +62,7 @@ class CompileReport:
     arena_bound: int
     size: SizeReport | None
     notices: tuple[str, ...]
+    tested: bool
 
     @property
     def ram_bytes(self) -> int:
@@ -80,6 +85,8 @@ def compile_file(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
     target: str = HOST,
+    optimize: str | None = None,
+    max_ram: int | None = None,
     compiler: Compiler | None = None,
 ) -> CompileReport:
     """Write a quantized ONNX file as C, compile it for this machine and run its golden test.
@@ -91,6 +98,8 @@ def compile_file(
         input_shapes: shapes of inputs with unknown dimensions, by name.
         seed: of the random golden inputs.
         target: one of TARGETS.
+        optimize: "speed" or "size"; None leaves what suits the target.
+        max_ram: bytes that the arena may have.
         compiler: for the golden test; default: the first one found.
 
     Raises:
@@ -102,18 +111,20 @@ def compile_file(
     check_target(target)
     directory = Path(directory)
     check_folder(directory)
-    plan = read_plan(path, name, input_shapes)
+    family = X86_64 if target == X86_64.name else C99
+    plan = read_plan(path, name, input_shapes, family, optimize=optimize, max_ram=max_ram)
     inputs = random_inputs(plan, GOLDEN_SAMPLES, seed)
     names = [plan.tensors[i].name for i in plan.inputs]
     require_runs(path, {name: x[0] for name, x in zip(names, inputs, strict=True)})
     golden = inputs, Executor(plan).run_batch(inputs)
-    if target == HOST:
+    built = target == HOST or (target != C99.name and family == host_target())
+    if built:
         with tempfile.TemporaryDirectory(prefix="midge-compile-") as scratch:
             # What fails its test never reaches the user's folder.
-            emit(plan, Path(scratch) / "c", name, golden=golden)
+            emit(plan, Path(scratch) / "c", name, golden=golden, target=family)
             self_test(Path(scratch) / "c", name, compiler=compiler)
-    written = emit(plan, directory, name, golden=golden)
-    size, lines = _size(directory, name) if target == HOST else (None, [UNTESTED])
+    written = emit(plan, directory, name, golden=golden, target=family)
+    size, lines = _size(directory, name) if built else (None, [f"target {target}: {UNTESTED}"])
     return CompileReport(
         directory,
         name,
@@ -123,6 +134,7 @@ def compile_file(
         plan.arena_bound,
         size,
         (*plan.notices, *lines),
+        built,
     )
 
 
@@ -142,11 +154,25 @@ def check_target(target: str) -> None:
 
 @blames_source
 def read_plan(
-    path: str | Path, name: str, input_shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | Path,
+    name: str,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    target: Target = C99,
+    *,
+    optimize: str | None = None,
+    max_ram: int | None = None,
 ) -> Plan:
     """Return the placed Plan of a quantized ONNX file, the notices of reading it included.
 
     Channels that change no bit of the outputs are left out.
+
+    Args:
+        path: of the file.
+        name: of the model.
+        input_shapes: shapes of inputs with unknown dimensions, by name.
+        target: what the C is for.
+        optimize: "speed" or "size"; None leaves what suits the target.
+        max_ram: bytes that the arena may have.
 
     Raises:
         InputError: the file is at fault or needs `input_shapes`.
@@ -155,9 +181,28 @@ def read_plan(
     model = read_model(path, input_shapes)
     reduction = remove_dead_channels(model)
     plan = lower(model, name=name)
-    place(plan)
+    arrange(plan, target, optimize=optimize, max_ram=max_ram)
     plan.notices[:0] = [*notices(model), *reduction.notices()]
     return plan
+
+
+def arrange(
+    plan: Plan, target: Target, *, optimize: str | None = None, max_ram: int | None = None
+) -> None:
+    """Place a Plan in memory as a target needs it; the arguments are those of `read_plan`.
+
+    Raises:
+        InputError: `optimize` is unknown.
+        UnsupportedError: the arena would be larger than `max_ram`; what sets the peak is named.
+    """
+    chosen = optimize or target.optimize
+    if chosen not in OPTIMIZE:
+        raise InputError(f"--optimize {chosen!r} does not exist; it is one of {OPTIMIZE}.")
+    fit_scratch(plan, target, small=chosen == "size")
+    place(plan)
+    start = -(-plan.arena_bytes // 64) * 64
+    plan.scratch = [start] * len(plan.ops)
+    plan.arena_bytes = start + max(plan.scratch_bytes, default=0)
 
 
 def _size(directory: Path, name: str) -> tuple[SizeReport | None, list[str]]:

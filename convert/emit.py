@@ -19,13 +19,14 @@ from midge.convert.emit_program import program
 from midge.convert.onnx_out import check_folder
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan
-from midge.convert.target import C99, Target, runtime_folder, runtime_source
+from midge.convert.target import C99, Target, runtime_folder, runtime_text
 from midge.core.errors import InputError, UnsupportedError
 
 Array = npt.NDArray[Any]
 
 ARENA_LIMIT = 2**31  # kernels count pixels in int32
 OVERRUN = np.zeros(16, np.uint32)  # 64 bytes, the widest load
+POOL = ("midge_pthreads.c", "midge_pthreads.h")  # threads for midge_run_parallel on a host
 # of every folder; float models need more
 HEADERS = ("midge.h", "midge_kernel.h", "midge_model.h", "midge_requantize.h")
 _KEYWORDS = frozenset(
@@ -112,6 +113,8 @@ def emit(
         "CMakeLists.txt": emit_host.cmake_lists(name, sources, with_test, with_math),
         f"host/{name}_main.c": emit_host.main_program(plan, name, records),
     }
+    if target.probe:
+        texts |= {f"host/{file}": runtime_text(file) for file in POOL}
     if golden is not None:
         texts[f"host/{name}_test.c"] = emit_host.test_program(plan, name, golden)
     texts |= _runtime_texts([*runtime, *_present_runtime(directory)])
@@ -146,7 +149,7 @@ def _runtime_texts(sources: Iterable[str]) -> dict[str, str]:
     while waiting:
         name = waiting.pop()
         if name not in texts:
-            texts[name] = runtime_source(name).read_text(encoding="utf-8")
+            texts[name] = runtime_text(name)
             waiting += re.findall(r'#include "(midge\w*\.h)"', texts[name])
     return texts
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from midge.convert.build import link_flags, model_name, model_sources
 from midge.convert.compile import read_plan
 from midge.convert.emit import emit
+from midge.convert.target import host_target
 from midge.core.errors import InputError, ToolError
 from midge.core.native import compile_shared
 
@@ -25,7 +26,12 @@ DTYPES = ("int8", "uint8", "int32", "float32")  # midge_dtype
 class _Session(ctypes.Structure):
     """midge_session of midge.h."""
 
-    _fields_ = (("model", ctypes.c_void_p), ("arena", ctypes.c_void_p), ("next", ctypes.c_uint32))
+    _fields_ = (
+        ("model", ctypes.c_void_p),
+        ("arena", ctypes.c_void_p),
+        ("kernels", ctypes.c_void_p),
+        ("next", ctypes.c_uint32),
+    )
 
 
 class _Info(ctypes.Structure):
@@ -70,17 +76,18 @@ class Session:
             library = _library(path, name)
         else:
             name = NAME
-            plan = read_plan(path, name, input_shapes)
+            target = host_target()
+            plan = read_plan(path, name, input_shapes, target)
             with tempfile.TemporaryDirectory(prefix="midge-session-") as scratch:
-                emit(plan, Path(scratch) / "c", name, golden=None)
+                emit(plan, Path(scratch) / "c", name, golden=None, target=target)
                 library = _library(Path(scratch) / "c", name)
         self._c = ctypes.CDLL(str(library))
         self._c.midge_info.restype = ctypes.POINTER(_Info)
         self._model = ctypes.addressof(ctypes.c_uint32.in_dll(self._c, f"{name}_model"))
-        # The header of midge_model: abi, arena_bytes, op_count, then two 16-bit counts.
-        header = (ctypes.c_uint32 * 4).from_address(self._model)
-        count = header[3] & 0xFFFF
-        infos = [self._info(i) for i in range(count + (header[3] >> 16))]
+        # The header of midge_model: abi, arena and scratch bytes, op_count, then two 16-bit counts.
+        header = (ctypes.c_uint32 * 5).from_address(self._model)
+        count = header[4] & 0xFFFF
+        infos = [self._info(i) for i in range(count + (header[4] >> 16))]
         self.inputs = tuple((n, s, d) for n, s, d, _ in infos[:count])
         self.outputs = tuple((n, s, d) for n, s, d, _ in infos[count:])
         self._arena = np.zeros(header[1] + ALIGNMENT, np.uint8)

@@ -99,9 +99,10 @@ def _sections(objects: Sequence[Path]) -> tuple[int, int]:
 def _stack(work: Path) -> int | None:
     """Return an upper bound on the stack of midge_run from the compiler's .su files.
 
-    midge_run calls one kernel at a time and a kernel calls only functions of its own file, none of
-    them twice on one path (nothing recurses): the frames of a file add up to at least its deepest
-    path. Library functions that a target without FPU needs for float32 are not in these files.
+    midge_run calls one kernel at a time, perhaps through midge_stream, and a kernel calls only
+    functions of its own file, none of them twice on one path (nothing recurses): the frames of a
+    file add up to at least its deepest path. Library functions that a target without FPU needs
+    for float32 are not in these files.
     """
     frames: dict[str, dict[str, int]] = {}
     for path in work.glob("midge_*.su"):
@@ -109,7 +110,11 @@ def _stack(work: Path) -> int | None:
         frames[path.stem] = {function: int(size) for function, size in rows}
     if not frames:
         return None
-    run = frames.pop("midge_session", {}).get("midge_run", 0)
+    for outside in ("midge_x86", "midge_parallel"):
+        frames.pop(outside, None)
+    session = frames.pop("midge_session", {})
+    run = session.get("midge_run", 0) + session.get("run_op", 0)
+    run += sum(frames.pop("midge_stream", {}).values())
     return run + max((sum(file.values()) for file in frames.values()), default=0)
 
 

@@ -26,12 +26,14 @@ class Target:
         levels: instruction sets, one bit each of what `probe` returns, the best last.
         probe: C function that finds those of the processor, "" where there is one.
         packed: whether weights lie in panels for vector kernels.
+        optimize: what counts most where the user says nothing, one of OPTIMIZE.
     """
 
     name: str
     levels: tuple[str, ...] = ("portable",)
     probe: str = ""
     packed: bool = False
+    optimize: str = "size"
 
     def kernel(self, base: str, level: str) -> str:
         """Return the C function that carries out records of `base` with the means of `level`."""
@@ -43,9 +45,14 @@ class Target:
 
 # A level may not have the instructions of every earlier one.
 _BETWEEN = {"avx512vnni": ("avx512vnni", "avx2"), "avxvnni": ("avxvnni", "avx2")}
+OPTIMIZE = ("speed", "size")
 C99 = Target("c99")
 X86_64 = Target(
-    "x86-64", ("portable", "avx2", "avxvnni", "avx512vnni"), "midge_x86_levels", packed=True
+    "x86-64",
+    ("portable", "avx2", "avxvnni", "avx512vnni"),
+    "midge_x86_levels",
+    packed=True,
+    optimize="speed",
 )
 
 
@@ -59,9 +66,10 @@ def runtime_folder() -> Path:
     return Path(str(files("midge.runtime_c")))
 
 
-def runtime_source(name: str) -> Path:
-    """Return the path of a source or header of the C runtime."""
-    return next(path for path in runtime_folder().glob(f"*/{name}"))
+def runtime_text(name: str) -> str:
+    """Return a source or header of the C runtime."""
+    (path,) = runtime_folder().glob(f"*/{name}")
+    return path.read_text(encoding="utf-8")
 
 
 @cache

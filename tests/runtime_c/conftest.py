@@ -1,8 +1,10 @@
 """A program with every operator of the C runtime, and what NumPy says that it must give."""
 
+import importlib.util
 import itertools
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -340,6 +342,24 @@ def add_moves(net):
     net.op(Slice((0,) * 4, (1, 0, 1, 0)), x, want=np.tile(x, (1, 1, 3, 1, 4)))
     f = net.codes(2, 9, 8, 3).astype(f32)
     net.op(Slice((0, 0, 7, 0), (1, 4, -7, 1)), f, want=f[:, :, ::4, ::-7])
+
+
+@pytest.fixture(scope="session")
+def kernel_call():
+    """The module beside this file that calls one C kernel."""
+    path = Path(__file__).with_name("kernel_call.py")
+    spec = importlib.util.spec_from_file_location("kernel_call", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def kernel_calls(kernel_call):
+    """A KernelCall of the runtime."""
+    calls = kernel_call.KernelCall(runtime_folder())
+    yield calls
+    calls.close()
 
 
 @pytest.fixture(scope="session")

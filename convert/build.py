@@ -9,6 +9,7 @@ from midge.core.errors import InputError, ToolError
 from midge.core.native import Compiler, compile_program
 
 MATH_HEADER = "#include <math.h>"
+NO_LEVEL = 3  # exit status of NAME_main where midge_select refuses
 REQUANT_FORMS = ("float", "int")
 
 
@@ -24,11 +25,12 @@ class HostProgram:
     path: Path
     trace: bool = False
 
-    def run(self, samples: bytes) -> bytes:
+    def run(self, samples: bytes, level: int | None = None) -> bytes:
         """Return the raw results of raw samples.
 
         Args:
             samples: any number of samples, each the raw elements of every input in graph order.
+            level: instruction set, as for midge_select; None leaves the best.
 
         Returns:
             Per sample the raw elements of every output in graph order; with `trace`, of every
@@ -37,12 +39,20 @@ class HostProgram:
         Raises:
             ToolError: the program failed.
         """
-        command = [str(self.path)] + ["--tensors"] * self.trace
-        done = subprocess.run(command, input=samples, capture_output=True, check=False)
+        done = self._run(samples, level)
         if done.returncode:
             why = done.stderr.decode(errors="replace").strip() or f"status {done.returncode}"
             raise ToolError(f"{self.path.name}: {why}")
         return done.stdout
+
+    def levels(self, count: int) -> list[int]:
+        """Return those of the first `count` levels that this processor and the model have."""
+        return [i for i in range(count) if self._run(b"", i).returncode != NO_LEVEL]
+
+    def _run(self, samples: bytes, level: int | None) -> "subprocess.CompletedProcess[bytes]":
+        command = [str(self.path)] + ["--tensors"] * self.trace
+        command += [] if level is None else ["--level", str(level)]
+        return subprocess.run(command, input=samples, capture_output=True, check=False)
 
 
 def host_program(

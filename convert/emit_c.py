@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float"}
 _C_DTYPES = {d: f"MIDGE_{d.upper()}" for d in C_TYPES}
 WORDS_PER_LINE = 8
+CACHE_LINE = 64  # bytes
 
 
 def comment_text(text: str) -> str:
@@ -202,7 +203,7 @@ extern "C" {{
 #define {upper}_ARENA_BYTES {max(plan.arena_bytes, 1)}u
 
 /* What each further thread of midge_run_parallel needs, see midge_parallel.h. */
-#define {upper}_SCRATCH_BYTES {max(plan.scratch_bytes, default=0)}u
+#define {upper}_SCRATCH_BYTES {thread_scratch(plan)}u
 
 #define {upper}_INPUT_COUNT {len(plan.inputs)}
 #define {upper}_OUTPUT_COUNT {len(plan.outputs)}
@@ -218,6 +219,11 @@ extern const midge_model {name}_model;
 
 #endif
 """
+
+
+def thread_scratch(plan: Plan) -> int:
+    """Return the bytes that a thread needs beside the arena, in whole cache lines."""
+    return -(-max(plan.scratch_bytes, default=0) // CACHE_LINE) * CACHE_LINE
 
 
 def _macros(upper: str, kind: str, index: int, tensor: PlanTensor) -> str:

@@ -59,9 +59,7 @@ def packed_conv2d(step: Step, p: Conv2d) -> Record:
     """Return the record of an ungrouped convolution by panels of weights."""
     words = conv2d_words(step, p, *pack.conv2d_panels(p))
     words["MIDGE_CONV_BLOCK"] = step.scratch[1] // (2 * padded_depth(p))
-    return replace(
-        record(step, "midge_conv2d_c4n16_s8", words, image_rows(step.y)), split=not step.streamed
-    )
+    return record(step, "midge_conv2d_c4n16_s8", words, image_rows(step.y))
 
 
 def packed_product(step: Step, p: FullyConnected, pixels: int) -> Record:
@@ -78,4 +76,4 @@ def packed_product(step: Step, p: FullyConnected, pixels: int) -> Record:
         "MIDGE_FC_CODES": codes_word(p.x_zero_point, p.requantization),
     }
     rows = -(-channels // PANEL)
-    return replace(record(step, "midge_fully_connected_c4n16_s8", words, rows), split=True)
+    return record(step, "midge_fully_connected_c4n16_s8", words, rows)

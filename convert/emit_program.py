@@ -1,18 +1,19 @@
 """Puts the records of a Plan in order: those of its steps, then those inside of streams."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from midge.convert.emit_records import records
 from midge.convert.emit_step import Record
 from midge.convert.pack import ConstData
-from midge.convert.plan import Plan, Stream
+from midge.convert.plan import Conv2d, FullyConnected, Plan, PlanOp, Pool2d, Stream
 from midge.convert.strips import row_window
 from midge.convert.target import Target
 from midge.core.errors import UnsupportedError
 
+SPLIT_MACS = 2**17  # of a step that several threads share: some microseconds for one
 STREAM_MAX = 32  # records, MIDGE_STREAM_MAX
 _FIRST = "MIDGE_STREAM_FIRST"
 
@@ -48,7 +49,10 @@ def program(plan: Plan, data: ConstData, target: Target) -> Program:
     Raises:
         UnsupportedError: a step does not fit the record format, named.
     """
-    made = records(plan, data, target)
+    made = [
+        [_splittable(op, r, target) for r in step]
+        for op, step in zip(plan.ops, records(plan, data, target), strict=True)
+    ]
     streams = {stream.first: stream for stream in plan.streams}
     outer: list[tuple[str, Record]] = []
     inner: list[tuple[str, Record]] = []
@@ -64,12 +68,18 @@ def program(plan: Plan, data: ConstData, target: Target) -> Program:
             continue
         waiting.append((len(outer), len(inner)))
         outer.append((_title(plan, stream), _stream(plan, stream, data)))
-        inner += [(plan.ops[i].name, _only(made[i])) for i in stream.steps]
+        inner += [(plan.ops[i].name, replace(_only(made[i]), split=False)) for i in stream.steps]
         done += [len(outer)] * len(stream.steps)
         index = stream.steps.stop
     for at, first in waiting:
         outer[at][1].words[_FIRST] = str(len(outer) - at + first)
     return Program((*outer, *inner), len(outer), tuple(done))
+
+
+def _splittable(op: PlanOp, made: Record, target: Target) -> Record:
+    """Mark a record whose rows may be made at the same time, where that is worth it."""
+    rows = isinstance(op.params, Conv2d | FullyConnected | Pool2d) and made.rows > 1
+    return replace(made, split=bool(target.probe) and rows and op.macs >= SPLIT_MACS)
 
 
 def _title(plan: Plan, stream: Stream) -> str:

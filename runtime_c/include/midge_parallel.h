@@ -1,6 +1,6 @@
 /* midge_parallel.h - runs one network on several threads, which the application brings along.
  *
- *     static MIDGE_ALIGN(16) uint8_t scratch[3 * KWS_SCRATCH_BYTES + 1];
+ *     static MIDGE_ALIGN(16) uint8_t scratch[3 * KWS_SCRATCH_BYTES];
  *     const midge_threads threads = {my_parallel_for, my_pool, 4, scratch};
  *     midge_run_parallel(&session, &threads);
  *

@@ -1,61 +1,70 @@
-/* midge_x86.c - asks the processor which instruction sets it has. */
+/* midge_x86.c - asks the processor for its instruction sets. */
 #include "midge_x86.h"
 
-#if defined(__x86_64__) || defined(_M_X64)
+#if MIDGE_X86
 
-#if defined(_MSC_VER) && !defined(__clang__)
+#ifdef _MSC_VER
 #include <intrin.h>
-
-static void cpuid(uint32_t leaf, uint32_t subleaf, uint32_t r[4]) {
-    __cpuidex((int *)r, (int)leaf, (int)subleaf);
-}
-
-static uint32_t enabled_state(void) {
-    return (uint32_t)_xgetbv(0);
-}
 #else
 #include <cpuid.h>
-
-static void cpuid(uint32_t leaf, uint32_t subleaf, uint32_t r[4]) {
-    __cpuid_count(leaf, subleaf, r[0], r[1], r[2], r[3]);
-}
-
-static uint32_t enabled_state(void) {
-    uint32_t low, high;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return low;
-}
 #endif
 
-enum { EAX, EBX, ECX, EDX };
+/* What cpuid returns. */
+typedef struct registers {
+    uint32_t a, b, c, d;
+} registers;
 
-/* Whether all of these bits are set. */
-static int has(uint32_t value, uint32_t bits) {
-    return (value & bits) == bits;
+/* All zero where the processor does not know the leaf. */
+static registers cpuid(uint32_t leaf, uint32_t subleaf) {
+    registers r = {0, 0, 0, 0};
+#ifdef _MSC_VER
+    int found[4];
+    __cpuid(found, 0);
+    if ((uint32_t)found[0] < leaf)
+        return r;
+    __cpuidex(found, (int)leaf, (int)subleaf);
+    r.a = (uint32_t)found[0];
+    r.b = (uint32_t)found[1];
+    r.c = (uint32_t)found[2];
+    r.d = (uint32_t)found[3];
+#else
+    if (!__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d))
+        r.a = r.b = r.c = r.d = 0;
+#endif
+    return r;
 }
 
-/* Bits as in the processor manuals, CPUID leaves 1 and 7. */
+/* Which registers the operating system saves. Only where cpuid has OSXSAVE. */
+static uint32_t saved_registers(void) {
+#ifdef _MSC_VER
+    return (uint32_t)_xgetbv(0);
+#else
+    uint32_t low, high;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
+#endif
+}
+
+static int has_all(uint32_t word, uint32_t bits) {
+    return (word & bits) == bits;
+}
+
 uint32_t midge_x86_levels(void) {
-    uint32_t levels = 1u << MIDGE_X86_PORTABLE, r[4], features[4], more[4] = {0, 0, 0, 0};
-    cpuid(0, 0, r);
-    const uint32_t last = r[EAX];
-    if (last < 7)
+    const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
+    const uint32_t avx2 = 1u << 5, avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    const uint32_t ymm = 6u, zmm = 0xE6u;
+    uint32_t levels = 1u << MIDGE_X86_PORTABLE;
+    if (!has_all(cpuid(1, 0).c, fma | osxsave | avx))
         return levels;
-    cpuid(1, 0, r);
-    /* FMA, OSXSAVE and AVX; the system must save XMM and YMM registers. */
-    if (!has(r[ECX], 1u << 12 | 1u << 27 | 1u << 28) || !has(enabled_state(), 0x6u))
-        return levels;
-    cpuid(7, 0, features);
-    if (!has(features[EBX], 1u << 5))
+    const uint32_t saved = saved_registers();
+    const registers features = cpuid(7, 0);
+    if (!has_all(saved, ymm) || !has_all(features.b, avx2))
         return levels;
     levels |= 1u << MIDGE_X86_AVX2;
-    if (features[EAX] >= 1)
-        cpuid(7, 1, more);
-    if (has(more[EAX], 1u << 4))
+    /* The largest subleaf of leaf 7 stands in a. */
+    if (features.a >= 1 && has_all(cpuid(7, 1).a, 1u << 4))
         levels |= 1u << MIDGE_X86_AVXVNNI;
-    /* F, DQ, BW, VL and VNNI; the system must save mask and ZMM registers too. */
-    if (has(features[EBX], 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
-        has(features[ECX], 1u << 11) && has(enabled_state(), 0xE6u))
+    if (has_all(saved, zmm) && has_all(features.b, avx512) && has_all(features.c, 1u << 11))
         levels |= 1u << MIDGE_X86_AVX512VNNI;
     return levels;
 }

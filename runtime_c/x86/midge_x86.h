@@ -1,24 +1,42 @@
-/* midge_x86.h - the instruction sets of x86-64 that kernels exist for. */
+/* midge_x86.h - levels of x86-64 instruction sets, and the kernels that use them.
+ *
+ * A kernel NAME_avx2, NAME_avxvnni or NAME_avx512vnni reads the same records and constants as the
+ * portable NAME and makes the same bits.
+ */
 #ifndef MIDGE_X86_H
 #define MIDGE_X86_H
 
-#include <stdint.h>
+#include "midge_model.h"
+
+/* Whether to compile them; -DMIDGE_X86=0 leaves them out. */
+#ifndef MIDGE_X86
+#if defined(__x86_64__) || defined(_M_X64)
+#define MIDGE_X86 1
+#else
+#define MIDGE_X86 0
+#endif
+#endif
+
+/* Bits of what midge_x86_levels returns. */
+enum {
+    MIDGE_X86_PORTABLE = 0,
+    MIDGE_X86_AVX2 = 1,       /* and FMA */
+    MIDGE_X86_AVXVNNI = 2,    /* and those of AVX2 */
+    MIDGE_X86_AVX512VNNI = 3, /* and F, BW, DQ, VL, and those of AVX2 */
+};
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Bits of midge_x86_levels, and levels of midge_select. */
-enum {
-    MIDGE_X86_PORTABLE = 0,  /* C99 as the compiler was told to build it */
-    MIDGE_X86_AVX2 = 1,      /* AVX2 and FMA */
-    MIDGE_X86_AVXVNNI = 2,   /* and AVX-VNNI */
-    MIDGE_X86_AVX512VNNI = 3 /* AVX2, FMA, AVX-512 F, BW, DQ and VL, AVX512-VNNI */
-};
-
-/* Returns one bit for each level that the processor and the operating system support; the first is
- * always set. Constant time, no state. */
+/* The levels that this processor and its operating system can run; bit MIDGE_X86_PORTABLE is always
+ * among them. Keeps nothing between calls. */
 uint32_t midge_x86_levels(void);
+
+void midge_add_exact_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,7 @@ FILL = {"end": 0xA5, "start": 0x5A}  # of what lies beside a buffer in its pages
 LEVELS = {
     "avx2": {"avx2", "fma"},
     "avxvnni": {"avx2", "fma", "avx_vnni"},
-    "avx512vnni": {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
+    "avx512vnni": {"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
 }
 
 
@@ -110,9 +110,11 @@ class KernelCall:
         assert results[0] == results[1], f"{kernel} depends on bytes that are not its own"
         return results[0]
 
-    def value(self, function):
-        """Return what the C function `function(void)` of the file of that name returns."""
-        return getattr(ctypes.CDLL(str(self.library(function))), function)()
+    def value(self, function, file):
+        """Return what the C function `uint32_t function(void)` of a file returns."""
+        found = getattr(ctypes.CDLL(str(self.library(file))), function)
+        found.restype = ctypes.c_uint32
+        return found()
 
     def number(self, name):
         """Return the value of an enumerator or of a plain #define."""

@@ -1,157 +1,105 @@
-"""Places every buffer of a Plan in one arena: the best of several greedy orders and a short search.
+"""Places every buffer of a Plan in one arena, and for size also cuts the Plan into streams.
 
-A buffer lives from the step that writes it (an input: from before the first) to the step that reads
-it last (an output: to the end). Two buffers that live at the same time never overlap, with one
-exception: an elementwise step may write its output exactly over an input that it reads last.
+A buffer lives from the segment that writes it (an input: from before the first) to the one that
+reads it last (an output: to the end). Two buffers that live at the same time never share a byte,
+except where the order of reads and writes is known: see midge.convert.memory_rows.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from midge.convert.memory_order import best_order
-from midge.convert.plan import ALIGNMENT, Add, FlipSign, Mul, Plan, Table
-from midge.convert.plan_float import BinaryF32, UnaryF32
+from midge.convert.memory_rows import ELEMENTWISE
+from midge.convert.memory_segments import Segment, Segments
+from midge.convert.memory_streams import SWAPS, Cutter, Placement, placed
+from midge.convert.plan import Plan, PlanOp, Stream
+from midge.core.errors import UnsupportedError
 
-# Element i of the output depends on element i of the inputs only.
-IN_PLACE = (Add, BinaryF32, FlipSign, Mul, Table, UnaryF32)
-SWAPS = 400  # of the search; it stops at the lower bound, which small networks reach at once
 
+def place(plan: Plan, *, optimize: str = "speed", max_ram: int | None = None) -> None:
+    """Fill the Plan's offsets, scratch, streams, rings, arena_bytes and arena_bound.
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Buffers that share one place.
+    The steps change places where another order needs fewer bytes.
 
     Args:
-        buffers: indices, in the order in which they are written.
-        bytes: size of the largest.
-        first: step that writes the first of them, -1 for an input.
-        last: last step that needs it.
+        plan: as lowered, with scratch_bytes where steps need some.
+        optimize: "speed" makes whole tensors, one step after the other; "size" makes some strip by
+            strip where that saves memory.
+        max_ram: bytes that the arena may have.
+
+    Raises:
+        UnsupportedError: the arena is larger than `max_ram`; the step that sets the peak is named.
     """
+    plan.streams, plan.rings = [], {}
+    before = plan.ops
+    arrange = _small if optimize == "size" else _fast
+    bound, best = arrange(plan)
+    order = best_order(plan, ELEMENTWISE)
+    if any(a is not b for a, b in zip(order, before, strict=True)):
+        other = _reordered(plan, order)
+        other_bound, found = arrange(other)
+        if (found.top, other_bound) < (best.top, bound):
+            plan.ops, plan.scratch_bytes = other.ops, other.scratch_bytes
+            bound, best = other_bound, found
+    _fill(plan, best)
+    plan.arena_bound = bound
+    if max_ram is not None and plan.arena_bytes > max_ram:
+        raise _too_large(plan, best, optimize, max_ram)
 
-    buffers: tuple[int, ...]
-    bytes: int
-    first: int
-    last: int
 
-    def meets(self, other: "Block") -> bool:
-        """Tell whether both are needed at some step."""
-        return self.first <= other.last and other.first <= self.last
+def _fast(plan: Plan) -> tuple[int, Placement]:
+    """Return a lower bound and the best placement of whole tensors."""
+    segments = Segments(plan)
+    chosen = [segments.plain(i) for i in range(len(plan.ops))]
+    bound = max([segments.least(), *(s.bytes for s in chosen)])
+    return bound, placed(segments, chosen, bound, SWAPS)
 
 
-def place(plan: Plan) -> None:
-    """Fill the Plan's offsets, arena_bytes and arena_bound.
+def _small(plan: Plan) -> tuple[int, Placement]:
+    """Return a lower bound for all streams, and the best placement with some."""
+    cutter = Cutter(Segments(plan))
+    return cutter.peak, cutter.best()
 
-    The steps change places where another order needs fewer bytes at once.
-    """
-    blocks = merged(plan, lifetimes(plan))
-    reordered = replace(plan, ops=best_order(plan, IN_PLACE))
-    others = merged(reordered, lifetimes(reordered))
-    if bound(others) < bound(blocks):
-        plan.ops, blocks = reordered.ops, others
-    plan.arena_bound = bound(blocks)
-    offsets = _best(blocks, plan.arena_bound)
+
+def _reordered(plan: Plan, order: list[PlanOp]) -> Plan:
+    at = {id(op): i for i, op in enumerate(plan.ops)}
+    scratch = [plan.scratch_bytes[at[id(op)]] for op in order] if plan.scratch_bytes else []
+    return replace(plan, ops=order, scratch_bytes=scratch)
+
+
+def _fill(plan: Plan, best: Placement) -> None:
+    """Write a placement into its Plan."""
+    plan.arena_bytes = best.top
     plan.offsets = [0] * len(plan.buffer_bytes)
-    for block, offset in zip(blocks, offsets, strict=True):
-        for buffer in block.buffers:
-            plan.offsets[buffer] = offset
-    plan.arena_bytes = _top(blocks, offsets)
+    scratch = {}
+    for block, offset in zip(best.layout.blocks, best.offsets, strict=True):
+        if block.buffer >= 0:
+            plan.offsets[block.buffer] = offset
+        else:
+            scratch[block.first] = offset
+    plan.scratch = []
+    for index, segment in enumerate(best.segments):
+        plan.scratch += [scratch.get(index, 0)] * len(segment.steps)
+        plan.rings |= segment.rings
+        if segment.strips:
+            plan.streams.append(Stream(segment.steps.start, segment.strips))
 
 
-def lifetimes(plan: Plan) -> list[tuple[int, int]]:
-    """Return (first, last) step of each buffer; -1 is before the first step."""
-    steps: list[list[int]] = [[] for _ in plan.buffer_bytes]
-    for tensor in plan.inputs:
-        steps[plan.tensors[tensor].buffer].append(-1)
-    for index, op in enumerate(plan.ops):
-        for tensor in (*op.inputs, op.output):
-            steps[plan.tensors[tensor].buffer].append(index)
-    for tensor in plan.outputs:
-        steps[plan.tensors[tensor].buffer].append(len(plan.ops))
-    return [(min(s, default=0), max(s, default=0)) for s in steps]
-
-
-def merged(plan: Plan, lives: Sequence[tuple[int, int]]) -> list[Block]:
-    """Return the blocks after every elementwise step took over a dying input's place."""
-    blocks = {b: Block((b,), size, *lives[b]) for b, size in enumerate(plan.buffer_bytes) if size}
-    home = {b: b for b in blocks}
-    for index, op in enumerate(plan.ops):
-        y = plan.tensors[op.output].buffer
-        for tensor in op.inputs if isinstance(op.params, IN_PLACE) else ():
-            x = plan.tensors[tensor].buffer
-            dying = lives[x][1] == index and plan.buffer_bytes[x] == plan.buffer_bytes[y]
-            if dying and lives[y][0] == index and home[y] == y:
-                into = blocks[home[x]]
-                taken = blocks.pop(y)
-                last = max(into.last, taken.last)
-                blocks[home[x]] = Block((*into.buffers, y), into.bytes, into.first, last)
-                home[y] = home[x]
-    return list(blocks.values())
-
-
-def bound(blocks: Sequence[Block]) -> int:
-    """Return the most bytes needed at one step: no placement in this order of steps needs fewer."""
-    steps = {block.first for block in blocks}
-    return max(
-        (sum(b.bytes for b in blocks if b.first <= step <= b.last) for step in steps), default=0
+def _too_large(plan: Plan, best: Placement, optimize: str, max_ram: int) -> UnsupportedError:
+    """Return the error that names what sets the peak."""
+    peak = max(best.segments, key=lambda s: s.bytes, default=None)
+    where = f"{_title(plan, peak)} needs {peak.bytes} of them at once" if peak else "its inputs"
+    remedy = (
+        "compile with --optimize size"
+        if optimize == "speed"
+        else "give the network a smaller input or fewer channels there"
+    )
+    return UnsupportedError(
+        f"{plan.name}: the arena has {plan.arena_bytes} bytes, more than --max-ram {max_ram}; "
+        f"{where}; {remedy}."
     )
 
 
-def _best(blocks: Sequence[Block], least: int) -> list[int]:
-    """Return the offsets of the best order found."""
-    best: list[int] = [0] * len(blocks)
-    order: list[int] = []
-    for key in ORDERS:
-        candidate = sorted(range(len(blocks)), key=lambda i, k=key: k(blocks[i], blocks))  # type: ignore[misc]
-        offsets = _fit(blocks, candidate)
-        if not order or _top(blocks, offsets) < _top(blocks, best):
-            best, order = offsets, candidate
-    rng = np.random.default_rng(0)  # a fixed seed: the same Plan gives the same arena
-    for _ in range(SWAPS if len(blocks) > 2 else 0):
-        if _top(blocks, best) <= least:
-            break
-        i, j = rng.choice(len(blocks), 2, replace=False)
-        candidate = list(order)
-        candidate[i], candidate[j] = candidate[j], candidate[i]
-        offsets = _fit(blocks, candidate)
-        if _top(blocks, offsets) <= _top(blocks, best):
-            best, order = offsets, candidate
-    return best
-
-
-def _fit(blocks: Sequence[Block], order: Sequence[int]) -> list[int]:
-    """Give each block, in this order, the lowest free place."""
-    offsets = [0] * len(blocks)
-    placed: list[int] = []
-    for i in order:
-        block, at = blocks[i], 0
-        for j in sorted((j for j in placed if blocks[j].meets(block)), key=offsets.__getitem__):
-            if at + block.bytes <= offsets[j]:
-                break
-            at = max(at, _aligned(offsets[j] + blocks[j].bytes))
-        offsets[i] = at
-        placed.append(i)
-    return offsets
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def _top(blocks: Sequence[Block], offsets: Sequence[int]) -> int:
-    return max((o + b.bytes for b, o in zip(blocks, offsets, strict=True)), default=0)
-
-
-def _conflicts(block: Block, blocks: Sequence[Block]) -> int:
-    return sum(other.bytes for other in blocks if other.meets(block))
-
-
-ORDERS: tuple[Callable[[Block, Sequence[Block]], tuple[int, ...]], ...] = (
-    lambda b, all_: (-b.bytes, b.first),
-    lambda b, all_: (b.first - b.last, -b.bytes),
-    lambda b, all_: ((b.first - b.last - 1) * b.bytes, b.first),
-    lambda b, all_: (-_conflicts(b, all_), -b.bytes),
-    lambda b, all_: (b.first, -b.bytes),
-    lambda b, all_: (-b.last, -b.bytes),
-)
+def _title(plan: Plan, segment: Segment) -> str:
+    ops = [plan.ops[i] for i in segment.steps]
+    first = f"{ops[0].name} ({type(ops[0].params).__name__})"
+    return first if len(ops) == 1 else f"the stream {first} .. {ops[-1].name}"

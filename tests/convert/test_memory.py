@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from midge.convert.compile import random_inputs
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
-from midge.convert.memory import Block, bound, lifetimes, merged, place
+from midge.convert.memory import place
 from midge.convert.memory_check import Arena
+from midge.convert.memory_segments import lifetimes
 from midge.convert.plan import ALIGNMENT, Concat, FlipSign, Plan, PlanOp, PlanTensor
 from midge.core.errors import CheckError
 
@@ -60,8 +61,6 @@ def test_an_output_is_never_overwritten_in_place():
     tensors = [PlanTensor(n, (32,), "int8", i) for i, n in enumerate("xyz")]
     ops = [PlanOp("one", FlipSign(), (0,), 1), PlanOp("two", FlipSign(), (1,), 2)]
     plan = Plan("chain", tensors, ops, (0,), (1, 2), [32] * 3)
-    blocks = merged(plan, lifetimes(plan))
-    assert sorted(block.buffers for block in blocks) == [(0, 1), (2,)]
     place(plan)
     assert plan.arena_bytes == 64
 
@@ -70,7 +69,7 @@ def test_overlapping_buffers_are_noticed(qdq):
     plan = residual(qdq)
     place(plan)
     plan.offsets = [0] * len(plan.offsets)
-    with pytest.raises(CheckError, match="bytes were overwritten or never written"):
+    with pytest.raises(CheckError, match="overwritten"):
         Arena(plan).run([x[0] for x in random_inputs(plan, 1, 0)])
 
 
@@ -121,11 +120,6 @@ def test_no_placement_of_a_random_program_lets_a_step_read_foreign_bytes(plan):
     assert plan.arena_bound <= plan.arena_bytes <= sum(plan.buffer_bytes) + 16 * len(plan.offsets)
 
 
-def test_the_bound_is_the_most_that_lives_at_one_step():
-    blocks = [Block((0,), 10, -1, 1), Block((1,), 20, 0, 2), Block((2,), 30, 2, 3)]
-    assert bound(blocks) == 50
-
-
 def branches():
     """Two chains x -> big -> small that join: doing one whole chain first saves a big buffer."""
     sizes = [16, 512, 512, 16, 16, 16]
@@ -137,7 +131,6 @@ def branches():
 
 def test_the_steps_change_places_where_that_saves_bytes():
     plan = branches()
-    assert bound(merged(plan, lifetimes(plan))) == 1040
     place(plan)
     assert [op.name for op in plan.ops] in (
         ["op1", "op3", "op2", "op4", "op5"],

@@ -35,6 +35,7 @@ uint32_t midge_x86_levels(void);
 
 void midge_add_exact_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 

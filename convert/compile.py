@@ -199,10 +199,7 @@ def arrange(
     if chosen not in OPTIMIZE:
         raise InputError(f"--optimize {chosen!r} does not exist; it is one of {OPTIMIZE}.")
     fit_scratch(plan, target, small=chosen == "size")
-    place(plan)
-    start = -(-plan.arena_bytes // 64) * 64
-    plan.scratch = [start] * len(plan.ops)
-    plan.arena_bytes = start + max(plan.scratch_bytes, default=0)
+    place(plan, optimize=chosen, max_ram=max_ram)
 
 
 def _size(directory: Path, name: str) -> tuple[SizeReport | None, list[str]]:

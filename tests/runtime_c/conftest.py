@@ -2,14 +2,12 @@
 
 import importlib.util
 import itertools
-import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from midge.convert.build import link_flags
 from midge.convert.plan import (
     Add,
     Concat,
@@ -344,14 +342,18 @@ def add_moves(net):
     net.op(Slice((0, 0, 7, 0), (1, 4, -7, 1)), f, want=f[:, :, ::4, ::-7])
 
 
-@pytest.fixture(scope="session")
-def kernel_call():
-    """The module beside this file that calls one C kernel."""
-    path = Path(__file__).with_name("kernel_call.py")
-    spec = importlib.util.spec_from_file_location("kernel_call", path)
+def beside(name):
+    """Return the module of this name in this folder, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def kernel_call():
+    """The module beside this file that calls one C kernel."""
+    return beside("kernel_call")
 
 
 @pytest.fixture(scope="session")
@@ -379,26 +381,7 @@ def zoo():
     return net
 
 
-TOOLS = {
-    "cortex-m4": ("arm-none-eabi-gcc", "qemu-system-arm"),
-    "cortex-m55": ("arm-none-eabi-gcc", "qemu-system-arm"),
-    "rv32imc": ("riscv64-unknown-elf-gcc", "qemu-system-riscv32"),
-}
-
-
 @pytest.fixture
 def run_on_board(tmp_path):
     """A function (folder, name, board, requantization form) that returns (status, output)."""
-
-    def run(folder, name, board, form):
-        missing = [tool for tool in TOOLS[board] if shutil.which(tool) is None]
-        if missing:
-            pytest.skip(f"{' and '.join(missing)} not installed")
-        sources = [*folder.glob("*.c"), folder / "host" / f"{name}_test.c"]
-        flags = [f"-I{folder}", f"-DMIDGE_REQUANT_{form}", *link_flags(sources)]
-        script = runtime_folder() / "targets" / "run.sh"
-        command = ["sh", script, board, tmp_path / "program.elf", *sources, *flags]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    return run
+    return partial(beside("boards").run, tmp_path)

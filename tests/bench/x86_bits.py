@@ -140,9 +140,8 @@ def main() -> int:
     parser.add_argument("files", type=Path, nargs="+")
     parser.add_argument("--samples", type=int, default=1000)
     options = parser.parse_args()
-    print(
-        f"{describe()}; {', '.join(f'{k} {v}' for k, v in versions().items())}; {options.samples} random inputs\n"
-    )
+    known = ", ".join(f"{package} {version}" for package, version in versions().items())
+    print(f"{describe()}; {known}; {options.samples} random inputs\n")
     print("| file | output bytes | builds | bytes that differ |")
     print("|---|--:|---|--:|")
     wrong = 0

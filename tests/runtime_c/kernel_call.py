@@ -165,7 +165,7 @@ def codes(x_zero_point, y_zero_point, low=-128, high=127):
 
 def word(value):
     """Return the 32 bits of an integer, a float32 or a pair of numbers below 2^16."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return value[0] | value[1] << 16
     if hasattr(value, "dtype") and value.dtype.kind == "f":
         return int(value.view("uint32"))

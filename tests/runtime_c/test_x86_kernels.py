@@ -1,0 +1,155 @@
+"""Every kernel of every instruction set against the portable one, behind guard pages."""
+
+import numpy as np
+import pytest
+
+f32 = np.float32
+EXTREMES = (-128, 127, 3)  # zero-points
+RAMP = 2.0  # octaves that multipliers of one layer span
+
+
+def compare(calls, base, words, buffers, data=b"", **options):
+    """Run `base` and its vector forms on one record; returns what they agree on."""
+    names = calls.levels(base)
+    if not names:
+        pytest.skip(f"no vector form of {base} runs on this processor")
+    want = calls(base, words, buffers, data, **options)
+    for name in names:
+        got = calls(name, words, buffers, data, **options)
+        for buffer in want:
+            ours, theirs = (np.frombuffer(r[buffer], np.int8) for r in (got, want))
+            wrong = np.flatnonzero(ours != theirs)
+            assert not len(wrong), f"{name}: {buffer} differs at {wrong[:9]} with {words}"
+    return want
+
+
+def codes_of(rng, kind, shape):
+    """Random codes, the two extreme ones only, or one extreme everywhere."""
+    if kind == "random":
+        return rng.integers(-128, 128, shape).astype(np.int8)
+    if kind == "extreme":
+        return rng.choice(np.array([-128, 127], np.int8), shape)
+    return np.full(shape, kind, np.int8)
+
+
+def multipliers(rng, channels, largest):
+    """Multipliers that spread sums up to `largest` over the codes and beyond, and exact ties."""
+    m = 2.0 ** rng.uniform(-RAMP, RAMP, channels) * 128 / largest
+    m[::5] = 2.0 ** np.floor(np.log2(m[::5]))
+    return m.astype(f32)
+
+
+class Window:
+    """A depthwise convolution or pool of one random shape.
+
+    Args:
+        rng: decides what is not given.
+        channels: of X and Y.
+        kernel, stride, pads (top, left, bottom, right), dilation: of the window.
+        size: height and width of X.
+    """
+
+    def __init__(self, rng, channels, kernel, stride, pads, size, *, dilation=(1, 1), images=1):
+        self.rng, self.channels, self.kernel, self.stride = rng, channels, kernel, stride
+        self.pads, self.size, self.dilation, self.images = pads, size, dilation, images
+        spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+        self.out = tuple(
+            (n + pads[i] + pads[i + 2] - span) // s + 1
+            for i, (n, span, s) in enumerate(zip(size, spans, stride, strict=True))
+        )
+
+    def buffers(self, kind, rings=(0, 0)):
+        """X with codes of this kind, and Y with others; rings hold fewer rows."""
+        rows = [self.images * n[0] for n in (self.size, self.out)]
+        rows = [ring or n for ring, n in zip(rings, rows, strict=True)]
+        x = codes_of(self.rng, kind, (rows[0], self.size[1], self.channels))
+        y = codes_of(self.rng, "random", (rows[1], self.out[1], self.channels))
+        return {"MIDGE_OP_X": x, "MIDGE_OP_Y": y}
+
+
+def depthwise(calls, codes, window, kind="random", weights="random", limits=(-128, 127), **options):
+    """Compare a depthwise convolution; zero-points and constants are drawn."""
+    w, rng = window, window.rng
+    zero_points = [int(z) for z in rng.choice([*EXTREMES, -20], 2)]
+    rings = options.pop("rings", (0, 0))
+    words = {
+        "MIDGE_CONV_X_SIZE": w.size,
+        "MIDGE_CONV_Y_SIZE": w.out,
+        "MIDGE_CONV_CHANNELS": (w.channels, w.channels),
+        "MIDGE_CONV_KERNEL": w.kernel,
+        "MIDGE_CONV_STRIDE": w.stride,
+        "MIDGE_CONV_DILATION": w.dilation,
+        "MIDGE_CONV_PADS": w.pads[:2],
+        "MIDGE_CONV_GROUPS": (w.images, w.channels),
+        "MIDGE_CONV_CODES": codes(*zero_points, *limits),
+        "MIDGE_OP_RINGS": rings,
+    }
+    taps = w.kernel[0] * w.kernel[1]
+    bias = rng.integers(-3000, 3000, w.channels).astype(np.int32)
+    weight = codes_of(rng, weights, (taps, w.channels))
+    m = multipliers(rng, w.channels, taps * 255 * 64)
+    data = b"".join(a.tobytes() for a in (bias, m, weight)) + b"\0" * (-weight.size % 4)
+    rows = options.pop("rows", (0, w.images * w.out[0]))
+    buffers = w.buffers(kind, rings)
+    scratch = w.kernel[1] * w.channels
+    base = "midge_depthwise_conv2d_s8"
+    return compare(calls, base, words, buffers, data, rows=rows, scratch=scratch, **options)
+
+
+CHANNELS = (*range(1, 19), 24, 31, 32, 33, 47, 48, 64, 70)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_depthwise_3_by_3_of_every_number_of_channels(kernel_calls, kernel_call, stride):
+    rng = np.random.default_rng(stride)
+    for channels in CHANNELS:
+        size, pads = rng.integers(3, 9, 2).tolist(), rng.integers(0, 3, 4).tolist()
+        window = Window(rng, channels, (3, 3), (stride, stride), pads, size)
+        kind = rng.choice(["random", "extreme"])
+        depthwise(kernel_calls, kernel_call.codes, window, kind)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (5, 5), (3, 5), (1, 3), (4, 2), (7, 7), (9, 1), (3, 3)])
+def test_depthwise_of_other_windows(kernel_calls, kernel_call, kernel):
+    rng = np.random.default_rng(kernel[0] * 10 + kernel[1])
+    for channels in (3, 8, 16, 21, 40):
+        pads = [int(rng.integers(0, k)) for k in (*kernel, *kernel)]
+        stride, dilation = rng.integers(1, 4, 2).tolist(), rng.integers(1, 3, 2).tolist()
+        size = [(k - 1) * 2 + 1 + int(rng.integers(0, 4)) for k in kernel]
+        window = Window(rng, channels, kernel, stride, pads, size, dilation=dilation, images=2)
+        depthwise(kernel_calls, kernel_call.codes, window, "extreme")
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 2), (3, 1), (2, 13)])
+def test_depthwise_of_images_smaller_than_the_window(kernel_calls, kernel_call, size):
+    rng = np.random.default_rng(size[1])
+    for channels, stride, pads in ((5, 1, 1), (16, 1, 2), (17, 2, 1), (8, 2, 2), (8, 1, 2)):
+        window = Window(rng, channels, (3, 3), (stride, stride), [pads] * 4, size)
+        depthwise(kernel_calls, kernel_call.codes, window)
+
+
+@pytest.mark.parametrize("x", [-128, 127])
+@pytest.mark.parametrize("weight", [-128, 127])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_of_extreme_codes_everywhere(kernel_calls, kernel_call, x, weight, stride):
+    rng = np.random.default_rng(7)
+    for channels, limits in ((7, (-128, 127)), (16, (-128, 127)), (25, (-3, 90)), (32, (-128, 0))):
+        window = Window(rng, channels, (3, 3), (stride, 1), (1, 1, 1, 1), (5, 6))
+        depthwise(kernel_calls, kernel_call.codes, window, x, weight, limits)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("channels", [6, 16, 37])
+def test_depthwise_makes_only_its_rows_of_rings(kernel_calls, kernel_call, stride, channels):
+    rng = np.random.default_rng(channels)
+    for rows in ((0, 1), (1, 4), (5, 6), (4, 6)):
+        window = Window(rng, channels, (3, 3), (stride, stride), (1, 1, 1, 1), (6 * stride, 7))
+        rings = (2 + stride * (rows[1] - rows[0]), rows[1] - rows[0])
+        depthwise(kernel_calls, kernel_call.codes, window, rings=rings, rows=rows)
+
+
+def test_depthwise_of_many_rows_is_cut_into_blocks(kernel_calls, kernel_call):
+    rng = np.random.default_rng(0)
+    for stride in (1, 2):
+        window = Window(rng, 40, (3, 3), (stride, stride), (1, 1, 1, 1), (40, 33))
+        depthwise(kernel_calls, kernel_call.codes, window)

@@ -1,35 +1,70 @@
-"""midge bench: the C on this machine against ONNX Runtime."""
+"""midge bench: the C on this machine against other engines."""
 
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 from midge.cli import machine
+from midge.cli.bench import NAME, CEntry, PeerEntry, Race, c_entries, race
+from midge.cli.bench_show import show_instructions, show_layers, show_race
 from midge.cli.console import Console
-from midge.cli.measure import time_all
 from midge.cli.options import common_options, input_shape_option, model_argument, seed_option
-from midge.cli.report_html import microseconds
-from midge.convert.bench_host import CHUNK_S, CHUNKS, Timing
+from midge.convert.bench_callgrind import Instructions, count_instructions
+from midge.convert.bench_host import CHUNK_S, CHUNKS
+from midge.convert.bench_layers import Layer, step_infos, time_layers
+from midge.convert.bench_peak import FLOAT32, INT8, peaks
+from midge.convert.bench_peers import (
+    ENGINES,
+    LITERT,
+    PYTHON_VARIABLE,
+    REMEDY,
+    installed,
+    peers_python,
+)
+from midge.convert.bench_program import FLAGS, running
 from midge.convert.compile import random_inputs, read_plan
-from midge.convert.emit import emit
 from midge.convert.plan import Plan
+from midge.convert.size import measure
+from midge.convert.target import OPTIMIZE, Target, host_target
 from midge.core.errors import InputError
 from midge.core.native import find_compiler
 
-NAME = "network"
-FLOAT = "ONNX Runtime, float32"
-OPTIMIZATION = "-O3"
+ORT = "ONNX Runtime"
 
 
 @click.command("bench")
 @model_argument
 @click.option(
+    "--peers",
+    is_flag=True,
+    help="Every engine that is installed and every instruction set of the C, not only the best.",
+)
+@click.option(
+    "--tflite",
+    type=click.Path(path_type=Path),
+    help="The same model as .tflite file, for LiteRT.",
+)
+@click.option(
+    "--peers-python",
+    "python",
+    metavar="PYTHON",
+    help=f"Interpreter that has the other engines; default: {PYTHON_VARIABLE}, or this one.",
+)
+@click.option(
     "--float-model",
     type=click.Path(path_type=Path),
     help="The float .onnx file, to be timed beside the quantized one.",
 )
+@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--optimize", type=click.Choice(OPTIMIZE), help="As for compile; by default for speed."
+)
+@click.option("--layers", is_flag=True, help="The time of every step, and flash and RAM.")
+@click.option("--instructions", is_flag=True, help="Instructions of every kernel, by valgrind.")
 @click.option(
     "--chunks",
     type=click.IntRange(min=3),
@@ -42,53 +77,55 @@ OPTIMIZATION = "-O3"
 @common_options
 def command(
     model: Path,
+    peers: bool,
+    tflite: Path | None,
+    python: str | None,
     float_model: Path | None,
+    threads: int,
+    optimize: str | None,
+    layers: bool,
+    instructions: bool,
     chunks: int,
     input_shapes: dict[str, tuple[int, ...]],
     seed: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Time the C on this machine against ONNX Runtime, one thread, batch 1.
+    """Time the C on this machine against other engines, batch 1.
 
     MODEL is any .onnx file that compiles. Chunks of all candidates alternate in one run, so that a
-    busy machine meets all of them alike; compare medians of one run only.
+    busy machine meets all of them alike; compare medians of one run only. The answers are compared
+    with the integer executor, so that a fast wrong answer is seen.
     """
     console = Console(as_json, quiet)
-    with (
-        console.working(f"Timing {model}"),
-        tempfile.TemporaryDirectory(prefix="midge-") as scratch,
-    ):
-        plan = read_plan(model, NAME, input_shapes)
-        emit(plan, Path(scratch), NAME)
+    with tempfile.TemporaryDirectory(prefix="midge-") as scratch:
+        target, folder = host_target(), Path(scratch)
+        plan = read_plan(model, NAME, input_shapes, target, optimize=optimize or "speed")
+        kind = FLOAT32 if is_float(plan) else INT8
         sample = [array[0] for array in random_inputs(plan, 1, seed)]
-        kind = "float32" if is_float(plan) else "int8"
-        files = {f"ONNX Runtime, {kind}": model}
-        if float_model is not None:
-            files[FLOAT] = float_model
-            if any(x.dtype != np.float32 for x in sample):
-                raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
-        timings = time_all(
-            files,
-            {f"C, {kind}": (Path(scratch), NAME)},
-            {},
-            sample,
-            flags=(OPTIMIZATION,),
-            chunks=chunks,
-        )
-    _show(console, model, timings, f"C, {kind}")
-    console.result(
-        {
-            "model": str(model),
-            "machine": machine.describe(),
-            "versions": machine.versions(),
-            "compiler": f"{find_compiler().version} {OPTIMIZATION}",
-            "timings": {
-                name: {"median_us": t.median_us, "p10_us": t.p10_us, "p90_us": t.p90_us}
-                for name, t in timings.items()
-            },
-        }
-    )
+        if float_model is not None and any(x.dtype != np.float32 for x in sample):
+            raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
+        python = peers_python(python)
+        rivals = _rivals(console, model, tflite, float_model, kind, python if peers else None)
+        with console.working(f"Timing {model}", chunks) as progress:
+            entries = c_entries(plan, folder, target, kind, every=peers)
+            result = race(
+                plan, sample, entries, rivals, python=python,
+                threads=threads, chunks=chunks, progress=progress,
+            )  # fmt: skip
+            raw = b"".join(x.tobytes() for x in sample)
+            steps = _layers(plan, entries[0], target, kind, raw) if layers else []
+            counts = count_instructions(folder, NAME, raw) if instructions else None
+            size = measure(folder, NAME) if layers else None
+    show_race(console, str(model), result)
+    if size is not None:
+        memory = f"arena {plan.arena_bytes:,} B, flash {size.flash:,} B ({size.label})"
+        show_layers(console, entries[0].label, steps, memory)
+    if counts is not None:
+        show_instructions(console, counts)
+    console.text(machine.describe())
+    console.text(f"{find_compiler().version} {' '.join(FLAGS)}; {_versions()}")
+    console.result(_json(model, plan, result, steps, counts, size.flash if size else None))
 
 
 def is_float(plan: Plan) -> bool:
@@ -96,19 +133,71 @@ def is_float(plan: Plan) -> bool:
     return all(tensor.dtype == "float32" for tensor in plan.tensors)
 
 
-def _show(console: Console, model: Path, timings: dict[str, Timing], base_name: str) -> None:
-    base = timings[base_name].median_us
-    rows = [
-        (
-            name,
-            microseconds(t.median_us),
-            f"{microseconds(t.p10_us)} to {microseconds(t.p90_us)}",
-            f"{t.median_us / base:.2f}",
-        )
-        for name, t in timings.items()
-    ]
-    columns = ("engine", ">median, us", ">p10 to p90, us", ">against the C")
-    console.table(columns, rows, title=f"{model}, one thread, batch 1")
-    console.text(machine.describe())
-    versions = ", ".join(f"{name} {number}" for name, number in machine.versions().items())
-    console.text(f"{find_compiler().version} {OPTIMIZATION}; {versions}")
+def _rivals(
+    console: Console,
+    model: Path,
+    tflite: Path | None,
+    float_model: Path | None,
+    kind: str,
+    python: str | None,
+) -> list[PeerEntry]:
+    """Return who competes; say in one line how to get an engine that does not.
+
+    Args:
+        console: for these lines.
+        model: the .onnx file.
+        tflite: the same model for LiteRT.
+        float_model: another model, for ONNX Runtime only.
+        kind: of the model.
+        python: interpreter of the peers; None takes ONNX Runtime alone.
+    """
+    found = installed(python) if python else {ORT: ""}
+    made = []
+    for name, engine in ENGINES.items():
+        path = tflite if name == LITERT else model
+        if path is not None and not path.is_file():
+            raise InputError(f"{path} does not exist.")
+        if name in found and path is not None:
+            made.append(PeerEntry(f"{name}, {kind}", name, path))
+        elif name in found:
+            console.notice(f"{name} runs .tflite files; --tflite names the same model as one.")
+        elif python:
+            console.notice(f"{name} ({engine.package}) is not installed; {REMEDY}.")
+    if float_model is not None:
+        if not float_model.is_file():
+            raise InputError(f"{float_model} does not exist.")
+        made.append(PeerEntry(f"{ORT}, {FLOAT32}", ORT, float_model, rival=False))
+    return made
+
+
+def _layers(plan: Plan, best: CEntry, target: Target, kind: str, raw: bytes) -> list[Layer]:
+    level = target.levels[best.level or 0]
+    with running(best.program, raw, level=best.level) as run:
+        steps = step_infos(plan, target, level)
+        return time_layers(run, steps, peak_gmacs=peaks().get((level, kind)))
+
+
+def _versions() -> str:
+    return ", ".join(f"{name} {number}" for name, number in machine.versions().items())
+
+
+def _json(
+    model: Path,
+    plan: Plan,
+    result: Race,
+    steps: list[Layer],
+    counts: Instructions | None,
+    flash: int | None,
+) -> dict[str, Any]:
+    return {
+        "model": str(model),
+        "machine": machine.describe(),
+        "versions": machine.versions(),
+        "compiler": f"{find_compiler().version} {' '.join(FLAGS)}",
+        "macs": sum(op.macs for op in plan.ops),
+        "arena_bytes": plan.arena_bytes,
+        "flash_bytes": flash,
+        **result.to_json(),
+        "layers": [asdict(step) for step in steps],
+        "instructions": asdict(counts) if counts else None,
+    }

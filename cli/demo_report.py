@@ -6,9 +6,10 @@ from hashlib import sha256
 from midge.cli import machine
 from midge.cli.demo import NAME, Road, Settings
 from midge.cli.layers import layer_rows
-from midge.cli.measure import compare, latency, python_timer
+from midge.cli.measure import compare, latency
 from midge.cli.report import Node, Report, Variant
 from midge.cli.variants import C, Candidate, by_labels, measure
+from midge.convert.bench_host import function_timer
 from midge.convert.compile import read_plan
 from midge.convert.executor import Executor
 from midge.convert.onnx_in import read_model
@@ -28,8 +29,8 @@ def build_report(road: Road, seed: int, command: str) -> Report:
         Candidate(QAT, road.tuned.onnx.output, road.tuned.c, integer=True),
     ]
     functions = {
-        FLOAT: python_timer(lambda: predict(road.model, images[0])),
-        QAT: python_timer(lambda: predict(road.qat, images[0])),
+        FLOAT: function_timer(lambda: predict(road.model, images[0])),
+        QAT: function_timer(lambda: predict(road.qat, images[0])),
     }
     variants, timings = measure(candidates, [images], judge, functions)
     plan = read_plan(road.tuned.onnx.output, NAME)

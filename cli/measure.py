@@ -1,7 +1,6 @@
 """Runs one network on every engine over the same samples: ONNX Runtime, the executor, the C."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from midge.cli.report import Latency
 from midge.convert import bench_host, ort
 from midge.convert import graph as g
 from midge.convert.bench_host import Timer, Timing
+from midge.convert.bench_program import FLAGS, build_program, running
 from midge.convert.build import host_program
 from midge.convert.onnx_in import read_model
 from midge.convert.plan import Plan
@@ -82,7 +82,7 @@ def time_all(
     functions: Mapping[str, Timer],
     sample: Sequence[Array],
     *,
-    flags: Sequence[str] = ("-O3",),
+    flags: Sequence[str] = FLAGS,
     chunks: int = bench_host.CHUNKS,
 ) -> dict[str, Timing]:
     """Time every candidate in one run of interleaved chunks, one thread each.
@@ -103,22 +103,9 @@ def time_all(
             timers[label] = bench_host.ort_timer(session, dict(zip(names, sample, strict=True)))
         raw = b"".join(np.ascontiguousarray(a).tobytes() for a in sample)
         for label, (directory, name) in c_folders.items():
-            timers[label] = stack.enter_context(
-                bench_host.c_timer(directory, name, raw, flags=flags)
-            )
+            program = build_program(directory, name, flags=flags)
+            timers[label] = stack.enter_context(running(program, raw)).time
         return bench_host.interleave(timers, chunks=chunks)
-
-
-def python_timer(function: Callable[[], object]) -> Timer:
-    """Return a timer of a Python function."""
-
-    def timer(runs: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(runs):
-            function()
-        return time.perf_counter() - begin
-
-    return timer
 
 
 def latency(timing: Timing) -> Latency:

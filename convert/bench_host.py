@@ -1,158 +1,81 @@
-"""Times the emitted C on this machine and ONNX Runtime beside it, in interleaved chunks.
+"""Times candidates beside one another on this machine, in interleaved chunks.
 
-Chunks of every candidate alternate within one run, so that a change of clock frequency or a busy
-neighbour meets all of them alike; the median over chunks is what counts.
+Chunks of every candidate alternate within one run and another one begins each round, so that a
+change of clock frequency or a busy neighbour meets all of them alike. A chunk is divided in bursts
+far shorter than a time slice of the scheduler: a burst that was not interrupted is a clean sample,
+and the median over all bursts is what counts.
 """
 
-import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime as rt
 
-from midge.convert.build import link_flags, model_sources
-from midge.core.errors import ToolError
-from midge.core.native import Compiler, compile_program
-
 Array = npt.NDArray[Any]
-Timer = Callable[[int], float]  # number of runs -> seconds they took
 
-CHUNK_S = 0.02  # long against a clock's resolution, short against a change of frequency
-CHUNKS = 31
-WARM_UP_CHUNKS = 2
+CHUNK_S = 0.025  # short against a change of frequency
+BURST_S = 0.0003  # long against a clock's resolution, short against a time slice
+CHUNKS = 40
+WARM_UP_CHUNKS = 1
+INTERRUPTED = 1.05  # times the CPU time: what is slower by the wall clock was not alone
+WALL, CPU = "wall", "CPU"
+
+
+@dataclass(slots=True)
+class Laps:
+    """Microseconds of one inference in each burst, by the wall clock and of CPU time."""
+
+    wall_us: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)
+
+    def extend(self, other: "Laps") -> None:
+        """Append the bursts of another chunk."""
+        self.wall_us += other.wall_us
+        self.cpu_us += other.cpu_us
+
+
+Timer = Callable[[int, int], Laps]  # number of bursts, inferences in each
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Microseconds of one inference, over the chunks of one candidate.
+    """Microseconds of one inference, over the bursts of one candidate.
 
     Args:
-        median_us: the middle chunk.
+        median_us: the middle burst.
         p10_us: the 10th percentile.
         p90_us: the 90th percentile.
-        chunks: how many were timed.
-        runs: inferences in each.
+        bursts: how many were timed.
+        calls: inferences in each.
+        clock: WALL, or CPU where some candidate of this run was interrupted all the time.
     """
 
     median_us: float
     p10_us: float
     p90_us: float
-    chunks: int
-    runs: int
+    bursts: int
+    calls: int
+    clock: str = WALL
 
 
-def bench_program(name: str) -> str:
-    """Return the text of NAME_bench.c: reads numbers of runs, answers with nanoseconds."""
-    upper = name.upper()
-    return f"""/* {name}_bench.c - times "{name}": {name}_bench SAMPLE < counts > nanoseconds */
-#define _POSIX_C_SOURCE 199309L
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
+def function_timer(function: Callable[[], object]) -> Timer:
+    """Return a timer of a Python function."""
 
-#include "{name}.h"
+    def timer(bursts: int, calls: int) -> Laps:
+        laps, clock, used = Laps(), time.perf_counter_ns, time.process_time_ns
+        for _ in range(bursts):
+            used_before, before = used(), clock()
+            for _ in range(calls):
+                function()
+            laps.wall_us.append((clock() - before) / calls / 1e3)
+            laps.cpu_us.append((used() - used_before) / calls / 1e3)
+        return laps
 
-static {name}_network net;
-static unsigned char sample[{upper}_ARENA_BYTES];
-
-static int run_once(void) {{
-    const unsigned char *from = sample;
-    for (uint32_t i = 0; i < {upper}_INPUT_COUNT; ++i) {{
-        const size_t bytes = midge_info(&{name}_model, i)->bytes;
-        memcpy(midge_input(&net.session, i), from, bytes);
-        from += bytes;
-    }}
-    return midge_run(&net.session) == MIDGE_OK;
-}}
-
-int main(int argc, char **argv) {{
-    FILE *file = argc == 2 ? fopen(argv[1], "rb") : NULL;
-    if (file == NULL || {name}_open(&net) != MIDGE_OK)
-        return 1;
-    if (fread(sample, 1, sizeof sample, file) == 0)
-        return 1;
-    unsigned long runs;
-    while (scanf("%lu", &runs) == 1) {{
-        struct timespec begin, end;
-        clock_gettime(CLOCK_MONOTONIC, &begin);
-        for (unsigned long i = 0; i < runs; ++i)
-            if (!run_once())
-                return 1;
-        clock_gettime(CLOCK_MONOTONIC, &end);
-        const double s = (double)(end.tv_sec - begin.tv_sec);
-        printf("%.0f\\n", s * 1e9 + (double)(end.tv_nsec - begin.tv_nsec));
-        fflush(stdout);
-    }}
-    return 0;
-}}
-"""
-
-
-@contextmanager
-def c_timer(
-    directory: Path,
-    name: str,
-    sample: bytes,
-    *,
-    compiler: Compiler | None = None,
-    flags: Sequence[str] = ("-O2",),
-) -> Iterator[Timer]:
-    """Compile the emitted folder with a timing loop and keep the program waiting for work.
-
-    Args:
-        directory: written by emit.emit.
-        name: of the model.
-        sample: raw elements of every input in graph order, copied in before each run.
-        compiler: default: the first one found.
-        flags: of the compiler.
-
-    Raises:
-        InputError: a file or a compiler is missing.
-        ToolError: the compiler or the program failed.
-    """
-    with tempfile.TemporaryDirectory(prefix="midge-bench-") as folder:
-        main, data = Path(folder) / f"{name}_bench.c", Path(folder) / "sample"
-        main.write_text(bench_program(name), encoding="utf-8")
-        data.write_bytes(sample)
-        sources = [*model_sources(directory, name), main]
-        program = compile_program(
-            sources,
-            flags=[*flags, *link_flags(sources)],
-            include=[Path(directory)],
-            compiler=compiler,
-        )
-        process = subprocess.Popen(
-            [str(program), str(data)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            yield lambda runs: _ask(process, runs)
-        finally:
-            process.kill()
-            process.wait()
-            for stream in (process.stdin, process.stdout):
-                with suppress(OSError):  # what a dead program has not read is lost on purpose
-                    stream.close()  # type: ignore[union-attr]  # both are pipes
-
-
-def _ask(process: "subprocess.Popen[str]", runs: int) -> float:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        process.stdin.write(f"{runs}\n")
-        process.stdin.flush()
-        answer = process.stdout.readline()
-    except BrokenPipeError:
-        answer = ""
-    if not answer:
-        raise ToolError(f"the timing program ended with status {process.wait()}.")
-    return float(answer) * 1e-9
+    return timer
 
 
 def ort_timer(session: rt.InferenceSession, feeds: Mapping[str, Array]) -> Timer:
@@ -162,18 +85,16 @@ def ort_timer(session: rt.InferenceSession, feeds: Mapping[str, Array]) -> Timer
         binding.bind_cpu_input(name, np.ascontiguousarray(value))
     for output in session.get_outputs():
         binding.bind_output(output.name)
-
-    def timer(runs: int) -> float:
-        begin = time.perf_counter()
-        for _ in range(runs):
-            session.run_with_iobinding(binding)
-        return time.perf_counter() - begin
-
-    return timer
+    return function_timer(lambda: session.run_with_iobinding(binding))
 
 
 def interleave(
-    timers: Mapping[str, Timer], *, chunks: int = CHUNKS, chunk_s: float = CHUNK_S
+    timers: Mapping[str, Timer],
+    *,
+    chunks: int = CHUNKS,
+    chunk_s: float = CHUNK_S,
+    cpu_time: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Timing]:
     """Time every candidate in alternating chunks of equal length.
 
@@ -181,25 +102,38 @@ def interleave(
         timers: candidates by name.
         chunks: timed for each, after a warm-up.
         chunk_s: seconds that a chunk should take.
+        cpu_time: compare CPU time, for all candidates alike, where one of them was interrupted in
+            most of its bursts. Only right where each computes in one thread.
+        progress: called with the number of rounds done.
     """
-    runs = {name: _runs_for(timer, chunk_s) for name, timer in timers.items()}
-    spent: dict[str, list[float]] = {name: [] for name in timers}
+    sizes = {name: _size(timer, chunk_s) for name, timer in timers.items()}
+    spent = {name: Laps() for name in timers}
+    order = list(timers)
     for index in range(WARM_UP_CHUNKS + chunks):
-        for name, timer in timers.items():
-            seconds = timer(runs[name])
+        first = index % len(order) if order else 0
+        for name in order[first:] + order[:first]:
+            laps = timers[name](*sizes[name])
             if index >= WARM_UP_CHUNKS:
-                spent[name].append(seconds / runs[name] * 1e6)
-    return {name: _timing(us, runs[name]) for name, us in spent.items()}
+                spent[name].extend(laps)
+        progress(index)
+    clock = CPU if cpu_time and any(map(_interrupted, spent.values())) else WALL
+    return {name: _timing(laps, sizes[name][1], clock) for name, laps in spent.items()}
 
 
-def _runs_for(timer: Timer, seconds: float) -> int:
-    """Return how many runs take about `seconds`."""
-    runs = 1
-    while (spent := timer(runs)) < seconds / 4:
-        runs *= 2
-    return max(1, round(runs * seconds / spent))
+def _size(timer: Timer, seconds: float) -> tuple[int, int]:
+    """Return the bursts of a chunk of about `seconds`, and the calls of a burst."""
+    calls = 1
+    while (us := min(timer(3, calls).wall_us)) * calls < BURST_S * 1e6 / 8:
+        calls *= 2
+    calls = max(1, round(BURST_S * 1e6 / us))
+    return max(1, round(seconds * 1e6 / (us * calls))), calls
 
 
-def _timing(us: list[float], runs: int) -> Timing:
+def _interrupted(laps: Laps) -> bool:
+    return float(np.median(laps.wall_us)) > INTERRUPTED * float(np.median(laps.cpu_us))
+
+
+def _timing(laps: Laps, calls: int, clock: str) -> Timing:
+    us = laps.cpu_us if clock == CPU else laps.wall_us
     p10, median, p90 = (float(v) for v in np.percentile(us, [10, 50, 90]))
-    return Timing(median, p10, p90, len(us), runs)
+    return Timing(median, p10, p90, len(us), calls, clock)

@@ -1,6 +1,4 @@
-"""The timing program of an emitted folder, and the interleaved chunks."""
-
-from pathlib import Path
+"""The interleaved chunks, and the choice of the clock."""
 
 import numpy as np
 import onnx
@@ -8,55 +6,73 @@ import pytest
 from onnx import TensorProto, helper
 
 from midge.convert import ort
-from midge.convert.bench_host import c_timer, interleave, ort_timer
-from midge.convert.emit import emit
-from midge.convert.plan import Plan, PlanOp, PlanTensor, Table
-from midge.core.errors import ToolError
+from midge.convert.bench_host import CPU, WALL, Laps, Timer, function_timer, interleave, ort_timer
 
-FAST_CHUNK_S = 0.001
+CHUNK_S = 0.001
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Emit a network of one table over four codes."""
-    table = np.arange(-128, 128, dtype=np.int8)[::-1].copy()
-    tensors = [
-        PlanTensor("x", (1, 4), "int8", 0, layout=(0, 1), file_shape=(1, 4)),
-        PlanTensor("y", (1, 4), "int8", 1, layout=(0, 1), file_shape=(1, 4)),
-    ]
-    op = PlanOp("flip", Table(table), (0,), 1)
-    plan = Plan("tiny", tensors, [op], (0,), (1,), [4, 4], [0, 16], 32, 32)
-    emit(plan, tmp_path / "c", "tiny")
-    return tmp_path / "c"
+def candidate(calls: list[str], name: str, wall_us: float, cpu_us: float) -> Timer:
+    """Return a timer that claims these times and notes when it was called."""
 
-
-def test_the_program_reports_time_that_grows_with_the_number_of_runs(folder: Path) -> None:
-    with c_timer(folder, "tiny", bytes(4)) as timer:
-        few, many = timer(1_000), timer(1_000_000)
-    assert 0 < few < many
-
-
-def test_a_sample_that_cannot_be_read_ends_in_one_clear_line(folder: Path) -> None:
-    with c_timer(folder, "tiny", b"") as timer, pytest.raises(ToolError, match="status 1"):
-        timer(1)
-
-
-def test_candidates_are_timed_in_alternating_chunks() -> None:
-    calls: list[str] = []
-
-    def candidate(name: str, seconds: float) -> float:
+    def timer(bursts: int, runs: int) -> Laps:
         calls.append(name)
-        return seconds
+        return Laps([wall_us] * bursts, [cpu_us] * bursts)
 
-    timings = interleave(
-        {"a": lambda n: candidate("a", n * 2e-6), "b": lambda n: candidate("b", n * 4e-6)},
-        chunks=3,
-        chunk_s=FAST_CHUNK_S,
-    )
-    assert calls[-10:] == ["a", "b"] * 5
-    assert timings["a"].median_us == pytest.approx(2.0)
-    assert timings["b"].median_us == pytest.approx(4.0)
-    assert timings["a"].chunks == 3
+    return timer
+
+
+def test_chunks_of_all_candidates_alternate_and_another_one_begins_each_round() -> None:
+    calls: list[str] = []
+    timers = {name: candidate(calls, name, us, us) for name, us in (("a", 2.0), ("b", 4.0))}
+    timings = interleave(timers, chunks=3, chunk_s=CHUNK_S)
+    assert calls[-8:] == ["a", "b", "b", "a", "a", "b", "b", "a"]
+    assert timings["a"].median_us == 2.0
+    assert timings["b"].median_us == 4.0
+
+
+def test_a_burst_is_long_against_the_clock_and_a_chunk_has_its_length() -> None:
+    timing = interleave({"a": candidate([], "a", 2.0, 2.0)}, chunks=3, chunk_s=0.03)["a"]
+    assert timing.calls == 150
+    assert timing.bursts == 3 * 100
+
+
+def test_a_call_longer_than_a_chunk_is_still_timed() -> None:
+    timing = interleave({"a": candidate([], "a", 1e5, 1e5)}, chunks=3, chunk_s=0.03)["a"]
+    assert (timing.calls, timing.bursts) == (1, 3)
+
+
+def test_all_candidates_change_to_cpu_time_where_one_is_interrupted() -> None:
+    timers = {"a": candidate([], "a", 2.0, 2.0), "b": candidate([], "b", 4.0, 3.0)}
+    timings = interleave(timers, chunks=3, chunk_s=CHUNK_S, cpu_time=True)
+    assert [t.clock for t in timings.values()] == [CPU, CPU]
+    assert timings["b"].median_us == 3.0
+
+
+def test_the_wall_clock_counts_where_nobody_is_interrupted_or_nobody_asked() -> None:
+    quiet = {"a": candidate([], "a", 2.0, 1.99)}
+    assert interleave(quiet, chunks=3, chunk_s=CHUNK_S, cpu_time=True)["a"].clock == WALL
+    busy = {"a": candidate([], "a", 4.0, 2.0)}
+    assert interleave(busy, chunks=3, chunk_s=CHUNK_S)["a"].median_us == 4.0
+
+
+def test_percentiles_are_those_of_all_bursts() -> None:
+    values = iter(range(10_000))
+
+    def timer(bursts: int, runs: int) -> Laps:
+        us = [100.0 + next(values) % 100 for _ in range(bursts)]
+        return Laps(us, us)
+
+    timing = interleave({"a": timer}, chunks=20, chunk_s=0.0318)["a"]
+    assert 100 <= timing.p10_us < timing.median_us < timing.p90_us < 200
+    assert timing.median_us == pytest.approx(149.5, abs=2)
+
+
+def test_a_function_is_called_as_often_as_said() -> None:
+    seen: list[int] = []
+    laps = function_timer(lambda: seen.append(1))(3, 5)
+    assert len(seen) == 15
+    assert len(laps.wall_us) == len(laps.cpu_us) == 3
+    assert all(us > 0 for us in laps.wall_us)
 
 
 def test_onnx_runtime_is_timed_with_bound_inputs() -> None:
@@ -65,4 +81,4 @@ def test_onnx_runtime_is_timed_with_bound_inputs() -> None:
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.checker.check_model(model)
     timer = ort_timer(ort.make_session(model, threads=1), {"x": np.ones((1, 4), np.float32)})
-    assert timer(10) > 0
+    assert min(timer(2, 10).wall_us) > 0

@@ -1,0 +1,266 @@
+"""The C of a model against other engines: one race, interleaved, with the answers compared."""
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from midge.convert.bench_host import CHUNKS, Timer, Timing, interleave
+from midge.convert.bench_peers import peer
+from midge.convert.bench_program import Program, build_program, running
+from midge.convert.build import host_program
+from midge.convert.emit import emit
+from midge.convert.emit_c import io_params
+from midge.convert.executor import Executor
+from midge.convert.plan import Plan, PlanTensor
+from midge.convert.target import Target
+from midge.core.errors import CheckError, ToolError
+
+Array = npt.NDArray[Any]
+NAME = "network"
+
+
+@dataclass(frozen=True, slots=True)
+class CEntry:
+    """One instruction set of a compiled model.
+
+    Args:
+        label: of the row.
+        program: of bench_program.build_program.
+        level: as for midge_select.
+    """
+
+    label: str
+    program: Path
+    level: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerEntry:
+    """A model in another engine.
+
+    Args:
+        label: of the row.
+        engine: a key of bench_peers.ENGINES.
+        path: of the file.
+        rival: whether it is the same model: its answers are compared, its time sets the ratios.
+    """
+
+    label: str
+    engine: str
+    path: Path
+    rival: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one contender did.
+
+    Args:
+        timing: of one inference.
+        ratio: time in terms of the fastest rival, None where there is none.
+        difference: largest difference of an output from the integer executor's, in terms of the
+            range of that output; None where another model runs.
+        version: of a peer.
+    """
+
+    timing: Timing
+    ratio: float | None
+    difference: float | None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """One interleaved run.
+
+    Args:
+        rows: by label.
+        threads: of every contender.
+        load: of the machine during the minute before, at the beginning and at the end.
+        notices: peers that did not take part, and why.
+    """
+
+    rows: dict[str, Row]
+    threads: int
+    load: tuple[float, float]
+    notices: tuple[str, ...]
+
+    @property
+    def clock(self) -> str:
+        """WALL or CPU, the same for all."""
+        return next(iter(self.rows.values())).timing.clock
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the race as plain data."""
+        timings = {
+            label: {
+                "median_us": row.timing.median_us,
+                "p10_us": row.timing.p10_us,
+                "p90_us": row.timing.p90_us,
+                "bursts": row.timing.bursts,
+                "ratio": row.ratio,
+                "difference": row.difference,
+                "version": row.version,
+            }
+            for label, row in self.rows.items()
+        }
+        return {
+            "threads": self.threads,
+            "clock": self.clock,
+            "load": list(self.load),
+            "notices": list(self.notices),
+            "timings": timings,
+        }
+
+
+def c_entries(
+    plan: Plan, folder: Path, target: Target, kind: str, *, every: bool = True, note: str = ""
+) -> list[CEntry]:
+    """Write and compile a placed Plan and return its contenders, the best instruction set first.
+
+    Args:
+        plan: placed for `target`.
+        folder: of the C.
+        target: of the C; it must run here.
+        kind: "int8" or "float32", for the labels.
+        every: take every instruction set that this processor has, not only the best.
+        note: what is special, for the labels.
+    """
+    emit(plan, folder, NAME, target=target)
+    program = build_program(folder, NAME)
+    levels = [0]
+    if target.probe:
+        levels = host_program(folder, NAME).levels(len(target.levels))[::-1]
+    return [
+        CEntry(
+            ", ".join(
+                part
+                for part in (f"C {target.levels[i]}" if target.probe else "C", kind, note)
+                if part
+            ),
+            program,
+            i,
+        )
+        for i in (levels if every else levels[:1])
+    ]
+
+
+def race(
+    plan: Plan,
+    sample: Sequence[Array],
+    programs: Sequence[CEntry],
+    peers: Sequence[PeerEntry],
+    *,
+    python: str,
+    threads: int = 1,
+    chunks: int = CHUNKS,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Race:
+    """Time every contender in one interleaved run and compare the answers.
+
+    Args:
+        plan: what the integer executor runs.
+        sample: one sample of every input as the file has it, in graph order.
+        programs: contenders in C.
+        peers: other engines; one that refuses its model is left out with a notice.
+        python: interpreter of the peers.
+        threads: of every contender.
+        chunks: for each contender.
+        progress: called with the number of rounds done.
+
+    Raises:
+        CheckError: codes that the C computed differ from the integer executor's.
+    """
+    expected = Executor(plan).run(list(sample))
+    raw = b"".join(np.ascontiguousarray(x).tobytes() for x in sample)
+    params = [io_params(plan.tensors[i]) for i in plan.inputs]
+    timers: dict[str, Timer] = {}
+    differences: dict[str, float | None] = {}
+    versions: dict[str, str] = {}
+    notices = []
+    with ExitStack() as stack:
+        for entry in programs:
+            run = stack.enter_context(
+                running(entry.program, raw, level=entry.level, threads=threads)
+            )
+            timers[entry.label] = run.time
+            differences[entry.label] = _check(plan, run, expected, entry.label)
+        for rival in peers:
+            try:
+                opened = stack.enter_context(
+                    peer(rival.engine, rival.path, sample, params, python=python, threads=threads)
+                )
+                outputs = opened.outputs()
+            except ToolError as error:
+                notices.append(f"{rival.label} is left out: {error}")
+                continue
+            timers[rival.label], versions[rival.label] = opened.time, opened.version
+            differences[rival.label] = difference(plan, outputs, expected) if rival.rival else None
+        before = os.getloadavg()[0]
+        timings = interleave(timers, chunks=chunks, cpu_time=threads == 1, progress=progress)
+        load = before, os.getloadavg()[0]
+    rivals = [timings[p.label].median_us for p in peers if p.rival and p.label in timings]
+    rows = {
+        label: Row(
+            timing,
+            timing.median_us / min(rivals) if rivals else None,
+            differences[label],
+            versions.get(label, ""),
+        )
+        for label, timing in timings.items()
+    }
+    return Race(rows, threads, load, tuple(notices))
+
+
+def _check(plan: Plan, run: Program, expected: Sequence[Array], label: str) -> float:
+    """Return the difference of a C program's outputs; codes must be equal.
+
+    Raises:
+        CheckError: they are not.
+    """
+    raw, start, outputs = run.outputs(), 0, []
+    for index, want in zip(plan.outputs, expected, strict=True):
+        end = start + plan.tensors[index].bytes
+        outputs.append(np.frombuffer(raw[start:end], want.dtype).reshape(want.shape))
+        start = end
+        differ = int((outputs[-1] != want).sum())
+        if want.dtype.kind in "iu" and differ:
+            raise CheckError(
+                f"{label}: {differ} of {want.size} elements of output "
+                f"{plan.tensors[index].name!r} differ from the integer executor."
+            )
+    return difference(plan, outputs, expected)
+
+
+def difference(plan: Plan, outputs: Sequence[Array], expected: Sequence[Array]) -> float:
+    """Return the largest difference of real values, in terms of the range of the output.
+
+    Args:
+        plan: whose outputs they are.
+        outputs: codes as the file has them, or real values (float32); images NCHW or NHWC.
+        expected: as the file has them.
+    """
+    worst = 0.0
+    for index, got, want in zip(plan.outputs, outputs, expected, strict=True):
+        tensor = plan.tensors[index]
+        real, reference = _real(tensor, got), _real(tensor, want)
+        if real.shape != reference.shape and real.ndim == 4:
+            real = real.transpose(0, 3, 1, 2)
+        span = float(reference.max() - reference.min()) or float(np.abs(reference).max()) or 1.0
+        gap = float(np.abs(real.reshape(reference.shape) - reference).max())
+        worst = max(worst, gap / span)
+    return worst
+
+
+def _real(tensor: PlanTensor, values: Array) -> Array:
+    """Return the real values of codes, and of real values themselves."""
+    params = io_params(tensor)
+    if params is None or values.dtype.kind == "f":
+        return values.astype(np.float64)
+    return (values.astype(np.float64) - params.zero_point) * float(params.scale)

@@ -183,8 +183,10 @@ def _softmax(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, Softmax)
     depth = step.x[0].shape[-1]
+    entries = np.trim_zeros(p.table, "b")
     words: Words = {
-        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: exponentials", p.table),
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: exponentials", entries),
+        "MIDGE_SOFTMAX_ENTRIES": len(entries),
         "MIDGE_SOFTMAX_ROWS": count(step.x[0]) // depth,
         "MIDGE_SOFTMAX_DEPTH": depth,
     }

@@ -150,10 +150,12 @@ enum {
     MIDGE_MUL_DATA_WORDS = 4
 };
 
-/* midge_softmax_s8 over the last axis of X [rows, depth]. Data: uint32 table [256]. */
+/* midge_softmax_s8 over the last axis of X [rows, depth]. Data: uint32 table [ENTRIES]; the
+ * other entries, up to 256, are 0. */
 enum {
     MIDGE_SOFTMAX_ROWS = 4,
     MIDGE_SOFTMAX_DEPTH = 5,
+    MIDGE_SOFTMAX_ENTRIES = 7,
 };
 
 /* midge_table_s8: y = table[x + 128]. Data: int8 table [256].

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from midge.convert.bench_host import CHUNKS, Timer, Timing, interleave
 from midge.convert.bench_peers import peer
-from midge.convert.bench_program import Program, build_program, running
-from midge.convert.build import host_program
-from midge.convert.emit import emit
+from midge.convert.bench_program import Program, build_program, levels, running
+from midge.convert.emit import EmitReport, emit
 from midge.convert.emit_c import io_params
 from midge.convert.executor import Executor
 from midge.convert.plan import Plan, PlanTensor
@@ -23,6 +22,7 @@ from midge.core.errors import CheckError, ToolError
 
 Array = npt.NDArray[Any]
 NAME = "network"
+PAUSE_S = 0.01  # threads of an engine may look for work for a while after its chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,13 @@ class CEntry:
         label: of the row.
         program: of bench_program.build_program.
         level: as for midge_select.
+        threads: of midge_run_parallel.
     """
 
     label: str
     program: Path
     level: int | None
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,17 @@ class PeerEntry:
         label: of the row.
         engine: a key of bench_peers.ENGINES.
         path: of the file.
-        rival: whether it is the same model: its answers are compared, its time sets the ratios.
+        rival: whether its time is one that the ratios are taken of.
+        judged: whether its answers are compared: it computes the same function.
+        threads: of the engine.
     """
 
     label: str
     engine: str
     path: Path
     rival: bool = True
+    judged: bool = True
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +87,11 @@ class Race:
 
     Args:
         rows: by label.
-        threads: of every contender.
         load: of the machine during the minute before, at the beginning and at the end.
         notices: peers that did not take part, and why.
     """
 
     rows: dict[str, Row]
-    threads: int
     load: tuple[float, float]
     notices: tuple[str, ...]
 
@@ -111,7 +115,6 @@ class Race:
             for label, row in self.rows.items()
         }
         return {
-            "threads": self.threads,
             "clock": self.clock,
             "load": list(self.load),
             "notices": list(self.notices),
@@ -120,9 +123,16 @@ class Race:
 
 
 def c_entries(
-    plan: Plan, folder: Path, target: Target, kind: str, *, every: bool = True, note: str = ""
-) -> list[CEntry]:
-    """Write and compile a placed Plan and return its contenders, the best instruction set first.
+    plan: Plan,
+    folder: Path,
+    target: Target,
+    kind: str,
+    *,
+    every: bool = True,
+    note: str = "",
+    threads: int = 1,
+) -> tuple[list[CEntry], EmitReport]:
+    """Write and compile a placed Plan.
 
     Args:
         plan: placed for `target`.
@@ -131,24 +141,20 @@ def c_entries(
         kind: "int8" or "float32", for the labels.
         every: take every instruction set that this processor has, not only the best.
         note: what is special, for the labels.
+        threads: of midge_run_parallel.
+
+    Returns:
+        The contenders, the best instruction set first, and what was written.
     """
-    emit(plan, folder, NAME, target=target)
+    written = emit(plan, folder, NAME, target=target)
     program = build_program(folder, NAME)
-    levels = [0]
-    if target.probe:
-        levels = host_program(folder, NAME).levels(len(target.levels))[::-1]
-    return [
-        CEntry(
-            ", ".join(
-                part
-                for part in (f"C {target.levels[i]}" if target.probe else "C", kind, note)
-                if part
-            ),
-            program,
-            i,
-        )
-        for i in (levels if every else levels[:1])
-    ]
+    found = levels(program, len(target.levels))[::-1]
+    entries = []
+    for level in found if every else found[:1]:
+        name = f"C {target.levels[level]}" if target.probe else "C"
+        label = ", ".join(part for part in (name, kind, note) if part)
+        entries.append(CEntry(label, program, level, threads))
+    return entries, written
 
 
 def race(
@@ -158,7 +164,6 @@ def race(
     peers: Sequence[PeerEntry],
     *,
     python: str,
-    threads: int = 1,
     chunks: int = CHUNKS,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Race:
@@ -170,7 +175,6 @@ def race(
         programs: contenders in C.
         peers: other engines; one that refuses its model is left out with a notice.
         python: interpreter of the peers.
-        threads: of every contender.
         chunks: for each contender.
         progress: called with the number of rounds done.
 
@@ -187,23 +191,33 @@ def race(
     with ExitStack() as stack:
         for entry in programs:
             run = stack.enter_context(
-                running(entry.program, raw, level=entry.level, threads=threads)
+                running(entry.program, raw, level=entry.level, threads=entry.threads)
             )
             timers[entry.label] = run.time
             differences[entry.label] = _check(plan, run, expected, entry.label)
         for rival in peers:
             try:
                 opened = stack.enter_context(
-                    peer(rival.engine, rival.path, sample, params, python=python, threads=threads)
-                )
+                    peer(
+                        rival.engine, rival.path, sample, params,
+                        python=python, threads=rival.threads,
+                    )
+                )  # fmt: skip
                 outputs = opened.outputs()
             except ToolError as error:
                 notices.append(f"{rival.label} is left out: {error}")
                 continue
             timers[rival.label], versions[rival.label] = opened.time, opened.version
-            differences[rival.label] = difference(plan, outputs, expected) if rival.rival else None
+            differences[rival.label] = difference(plan, outputs, expected) if rival.judged else None
         before = os.getloadavg()[0]
-        timings = interleave(timers, chunks=chunks, cpu_time=threads == 1, progress=progress)
+        alone = {e.threads for e in programs} | {p.threads for p in peers} == {1}
+        timings = interleave(
+            timers,
+            chunks=chunks,
+            pause_s=0 if alone else PAUSE_S,
+            cpu_time=alone,
+            progress=progress,
+        )
         load = before, os.getloadavg()[0]
     rivals = [timings[p.label].median_us for p in peers if p.rival and p.label in timings]
     rows = {
@@ -215,7 +229,7 @@ def race(
         )
         for label, timing in timings.items()
     }
-    return Race(rows, threads, load, tuple(notices))
+    return Race(rows, load, tuple(notices))
 
 
 def _check(plan: Plan, run: Program, expected: Sequence[Array], label: str) -> float:

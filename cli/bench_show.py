@@ -13,7 +13,7 @@ FAR = 0.05  # of the range: whoever differs more computes something else
 UNKNOWN = ""
 
 
-def show_race(console: Console, title: str, race: Race) -> None:
+def show_race(console: Console, title: str, race: Race, threads: int) -> None:
     """Write the times of all contenders, and whoever answers something else."""
     rows = [
         (
@@ -26,10 +26,10 @@ def show_race(console: Console, title: str, race: Race) -> None:
         )
         for label, row in race.rows.items()
     ]
-    threads = f"{race.threads} threads" if race.threads > 1 else "one thread"
+    how = f"{threads} threads" if threads > 1 else "one thread"
     clock = ", CPU time" if race.clock == CPU else ""
     columns = ("engine", ">median, us", ">p10 to p90, us", ">x fastest peer", ">differs", "version")
-    console.table(columns, rows, title=f"{title}, {threads}, batch 1{clock}")
+    console.table(columns, rows, title=f"{title}, {how}, batch 1{clock}")
     if race.clock == CPU:
         console.text("The machine was busy: CPU time of all engines, not time by the wall clock.")
     console.text(f"load {race.load[0]:.1f} before, {race.load[1]:.1f} after")

@@ -1,7 +1,7 @@
 """midge bench: the C on this machine against other engines."""
 
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,18 +106,20 @@ def command(
         if float_model is not None and any(x.dtype != np.float32 for x in sample):
             raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
         python = peers_python(python)
-        rivals = _rivals(console, model, tflite, float_model, kind, python if peers else None)
+        rivals = [
+            replace(rival, threads=threads)
+            for rival in _rivals(console, model, tflite, float_model, kind, python if peers else "")
+        ]
         with console.working(f"Timing {model}", chunks) as progress:
-            entries = c_entries(plan, folder, target, kind, every=peers)
+            entries, _ = c_entries(plan, folder, target, kind, every=peers, threads=threads)
             result = race(
-                plan, sample, entries, rivals, python=python,
-                threads=threads, chunks=chunks, progress=progress,
-            )  # fmt: skip
+                plan, sample, entries, rivals, python=python, chunks=chunks, progress=progress
+            )
             raw = b"".join(x.tobytes() for x in sample)
             steps = _layers(plan, entries[0], target, kind, raw) if layers else []
             counts = count_instructions(folder, NAME, raw) if instructions else None
             size = measure(folder, NAME) if layers else None
-    show_race(console, str(model), result)
+    show_race(console, str(model), result, threads)
     if size is not None:
         memory = f"arena {plan.arena_bytes:,} B, flash {size.flash:,} B ({size.label})"
         show_layers(console, entries[0].label, steps, memory)
@@ -125,7 +127,7 @@ def command(
         show_instructions(console, counts)
     console.text(machine.describe())
     console.text(f"{find_compiler().version} {' '.join(FLAGS)}; {_versions()}")
-    console.result(_json(model, plan, result, steps, counts, size.flash if size else None))
+    console.result(_json(model, plan, result, threads, steps, counts, size.flash if size else None))
 
 
 def is_float(plan: Plan) -> bool:
@@ -139,7 +141,7 @@ def _rivals(
     tflite: Path | None,
     float_model: Path | None,
     kind: str,
-    python: str | None,
+    python: str,
 ) -> list[PeerEntry]:
     """Return who competes; say in one line how to get an engine that does not.
 
@@ -149,7 +151,7 @@ def _rivals(
         tflite: the same model for LiteRT.
         float_model: another model, for ONNX Runtime only.
         kind: of the model.
-        python: interpreter of the peers; None takes ONNX Runtime alone.
+        python: interpreter of the peers; an empty text takes ONNX Runtime alone.
     """
     found = installed(python) if python else {ORT: ""}
     made = []
@@ -166,7 +168,7 @@ def _rivals(
     if float_model is not None:
         if not float_model.is_file():
             raise InputError(f"{float_model} does not exist.")
-        made.append(PeerEntry(f"{ORT}, {FLOAT32}", ORT, float_model, rival=False))
+        made.append(PeerEntry(f"{ORT}, {FLOAT32}", ORT, float_model, rival=False, judged=False))
     return made
 
 
@@ -185,6 +187,7 @@ def _json(
     model: Path,
     plan: Plan,
     result: Race,
+    threads: int,
     steps: list[Layer],
     counts: Instructions | None,
     flash: int | None,
@@ -195,6 +198,7 @@ def _json(
         "versions": machine.versions(),
         "compiler": f"{find_compiler().version} {' '.join(FLAGS)}",
         "macs": sum(op.macs for op in plan.ops),
+        "threads": threads,
         "arena_bytes": plan.arena_bytes,
         "flash_bytes": flash,
         **result.to_json(),

@@ -93,6 +93,7 @@ def interleave(
     *,
     chunks: int = CHUNKS,
     chunk_s: float = CHUNK_S,
+    pause_s: float = 0.0,
     cpu_time: bool = False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Timing]:
@@ -102,6 +103,7 @@ def interleave(
         timers: candidates by name.
         chunks: timed for each, after a warm-up.
         chunk_s: seconds that a chunk should take.
+        pause_s: seconds between two chunks.
         cpu_time: compare CPU time, for all candidates alike, where one of them was interrupted in
             most of its bursts. Only right where each computes in one thread.
         progress: called with the number of rounds done.
@@ -112,6 +114,7 @@ def interleave(
     for index in range(WARM_UP_CHUNKS + chunks):
         first = index % len(order) if order else 0
         for name in order[first:] + order[:first]:
+            time.sleep(pause_s)
             laps = timers[name](*sizes[name])
             if index >= WARM_UP_CHUNKS:
                 spent[name].extend(laps)

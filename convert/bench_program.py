@@ -183,6 +183,19 @@ def build_program(
         )
 
 
+def levels(program: Path, count: int) -> list[int]:
+    """Return those of the first `count` levels that this processor and the model have."""
+    with tempfile.TemporaryDirectory(prefix="midge-bench-") as folder:
+        data = Path(folder) / "sample"
+        data.write_bytes(b"0")
+        return [i for i in range(count) if _opens(program, data, i)]
+
+
+def _opens(program: Path, data: Path, level: int) -> bool:
+    command = [str(program), str(data), str(level)]
+    return subprocess.run(command, stdin=subprocess.DEVNULL).returncode != NO_LEVEL
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A waiting program.

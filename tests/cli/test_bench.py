@@ -101,7 +101,7 @@ def test_a_peer_that_refuses_its_model_is_left_out_with_a_notice(
 ) -> None:
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"nothing")
-    entries = c_entries(plan, tmp_path / "c", host_target(), "int8", every=False)
+    entries, _ = c_entries(plan, tmp_path / "c", host_target(), "int8", every=False)
     sample = [x[0] for x in random_inputs(plan, 1, 0)]
     peers = [PeerEntry("broken", "ONNX Runtime", broken)]
     result = race(plan, sample, entries, peers, python=peers_python(), chunks=3)

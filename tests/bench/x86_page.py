@@ -1,0 +1,158 @@
+"""Writes docs/x86.md from what x86.py measured."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Facts = dict[str, Any]
+KB = 1024
+VNNI = "vnni"
+FAR = 0.05  # of the range: such an answer is another one
+
+INTRODUCTION = """# Speed and size on x86-64
+
+`python tests/bench/x86.py --output docs/x86.md` measures everything on this page and writes it;
+nothing here is typed by hand. `midge bench MODEL --peers` does the same for one model, `--layers`
+shows its steps and `--instructions` counts instructions.
+"""
+
+METHOD = """
+## How it is measured
+
+Batch 1. Every engine is a process of its own, blocked on a pipe while the others run. Chunks of
+25 ms go round robin and another engine begins each round; a chunk is timed in bursts of 0.3 ms, and
+the figures are the median, the 10th and the 90th percentile of all bursts. Ratios are only taken
+inside one run. Where an engine was interrupted in most of its bursts, all engines of that run are
+compared by CPU time, which the table says.
+
+The timed call is the engine's own run on inputs that are in place, by its cheapest entry from
+Python; that entry costs about 0.2 us in LiteRT, 2 in ONNX Runtime and 6 in OpenVINO. The C also
+copies its input in before every run, because a run may lay its results over it. OpenVINO computes
+with one stream, and float32 as float32. ONNX Runtime and OpenVINO run as they are installed.
+
+`differs` is the largest difference of an output from midge's executor, in terms of the range of
+that output. The codes of the C must be equal, or the script fails. Inputs are random over the whole
+range of codes. Without VNNI, ONNX Runtime and OpenVINO add products of two neighbours in 16 bits,
+which saturates: that is fast, and it is where they differ by some percent; LiteRT and the C do not.
+
+KWS, VWW and IC are the files of MLPerf Tiny, as .tflite for LiteRT. AD is quantized by midge;
+LiteRT runs the same scales and weights and also the official file, which has others. MobileNetV2
+(1.0 at 224 x 224, 0.3 at 80 x 80) and ResNet-18 are exported from PyTorch with seeded weights and
+quantized by midge; their .tflite files, and those of KWS and AD in float32, hold the same numbers.
+`all channels` is VWW with the channels that midge leaves out because they change no bit; the other
+engines compute them.
+
+`arena` is all RAM of a run but the stack: inputs, outputs, intermediate results, scratch. `flash`
+is code of all instruction sets, records and weights of the build that is timed. `constants` are
+weights, biases, multipliers and records, padding included, divided by the bytes of the weights, of
+the biases and of 4 for each output channel.
+"""
+
+
+def page(facts: Facts) -> str:
+    """Return the text of the page."""
+    return "\n".join([INTRODUCTION.rstrip(), "", *_body(facts), METHOD.rstrip()]) + "\n"
+
+
+def _body(facts: Facts) -> Iterator[str]:
+    yield (
+        f"Run of {datetime.date.today().isoformat()}: {facts['machine']}; "
+        f"C: {facts['compiler']}; "
+        + ", ".join(f"{name} {number}" for name, number in facts["versions"].items())
+        + f". {facts['chunks']} chunks of each engine; loads are those of the minute before."
+    )
+    yield ""
+    if not any(VNNI in level for level in facts["peaks"]):
+        yield (
+            "**This processor has no VNNI.** The tables compare AVX2 with AVX2: they say nothing "
+            "about processors with AVX512-VNNI or AVX-VNNI."
+        )
+        yield ""
+    shown = "; ".join(f"{name} {rate:.0f}" for name, rate in facts["peaks"].items())
+    yield f"Most multiply-accumulates of one core, 1e9 a second: {shown}."
+    yield ""
+    yield "## In short"
+    yield ""
+    yield "Time of the C's best instruction set in terms of the fastest other engine, in one run."
+    yield ""
+    yield from _summary(facts["results"])
+    for result in facts["results"]:
+        yield ""
+        yield from _race(result)
+
+
+def _summary(results: Sequence[Facts]) -> Iterator[str]:
+    yield "| network | C, us | fastest peer, us | ratio | arena: speed / size, KB | constants |"
+    yield "|---|--:|---|--:|--:|--:|"
+    for result in results:
+        timings, builds = result["race"]["timings"], result["builds"]
+        peers = {k: t for k, t in timings.items() if t["version"]}
+        best = min(peers, key=lambda label: float(peers[label]["median_us"])) if peers else ""
+        peer = f"{microseconds(peers[best]['median_us'])} {best}" if best else ""
+        speed = builds["speed"]
+        arenas = " / ".join(kb(builds[b]["arena"]) for b in ("speed", "size") if b in builds)
+        constants = (speed["const"] + speed["records"]) / speed["ideal"] if speed["ideal"] else 0.0
+        yield (
+            f"| {_title(result)} | {microseconds(_own(result)['median_us'])} | {peer} "
+            f"| {number(_own(result)['ratio'])} | {arenas} | {constants:.3f} |"
+        )
+
+
+def _title(result: Facts) -> str:
+    threads = f", {result['threads']} threads" if result["threads"] > 1 else ""
+    return f"{result['name']}, {result['kind']}{threads}"
+
+
+def _own(result: Facts) -> Facts:
+    """Return the timing of the C that the summary shows: the last of its speed build by threads."""
+    timings, build_of = result["race"]["timings"], result["build_of"]
+    labels = [label for label in timings if build_of.get(label) == "speed"]
+    many = [label for label in labels if "threads" in label]
+    found: Facts = timings[(many or labels)[0]]
+    return found
+
+
+def _race(result: Facts) -> Iterator[str]:
+    race = result["race"]
+    load = " to ".join(f"{value:.1f}" for value in race["load"])
+    yield f"## {_title(result)}"
+    yield ""
+    clock = "time by the wall clock" if race["clock"] == "wall" else "CPU time"
+    yield f"{result['macs']:,} multiply-accumulates; {clock}; load {load}."
+    yield ""
+    yield (
+        "| engine | us, median (p10 to p90) | x fastest peer | 1e9 MAC/s "
+        "| arena, KB | flash, KB | differs |"
+    )
+    yield "|---|--:|--:|--:|--:|--:|--:|"
+    for label, timing in race["timings"].items():
+        build = result["builds"].get(result["build_of"].get(label, ""))
+        memory = f"{kb(build['arena'])} | {kb(build['flash'])}" if build else " | "
+        differs = timing["difference"]
+        mark = "" if differs is None else f"{differs:.2%}"
+        if differs is not None and differs > FAR:
+            mark = f"**{mark}**"
+        low, high = microseconds(timing["p10_us"]), microseconds(timing["p90_us"])
+        yield (
+            f"| {label} | {microseconds(timing['median_us'])} ({low} to {high}) "
+            f"| {number(timing['ratio'])} | {result['macs'] / timing['median_us'] / 1e3:.1f} "
+            f"| {memory} | {mark} |"
+        )
+    for line in race["notices"]:
+        yield ""
+        yield line
+
+
+def kb(count: int) -> str:
+    """Return bytes in units of 1024."""
+    return f"{count / KB:,.1f}"
+
+
+def microseconds(value: float) -> str:
+    """Return microseconds with as many digits as they are worth."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
+
+
+def number(value: float | None) -> str:
+    """Return a ratio, or nothing where there is none."""
+    return "" if value is None else f"{value:.2f}"

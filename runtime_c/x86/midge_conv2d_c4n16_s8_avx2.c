@@ -40,8 +40,7 @@ static inline void midge_widen(int16_t *to, const int8_t *from, size_t count) {
 
 #include "midge_conv_windows.h"
 
-/* Channels that one call of sums_N makes. */
-#define HALF 8
+#define GROUP 8 /* channels that are made at once */
 
 /* DO(i) for each pixel of a tile. */
 #define EACH_1(DO) DO(0)
@@ -51,7 +50,15 @@ static inline void midge_widen(int16_t *to, const int8_t *from, size_t count) {
 #define EACH_5(DO) EACH_4(DO) DO(4)
 #define EACH_6(DO) EACH_5(DO) DO(5)
 
-/* Eight weights of each of two pairs of channels, as int16. */
+/* DO(i, j) for each pair of pixels. */
+#define PAIRS_1(DO) DO(0, 0)
+#define PAIRS_2(DO) DO(0, 1)
+#define PAIRS_3(DO) PAIRS_2(DO) DO(2, 2)
+#define PAIRS_4(DO) PAIRS_2(DO) DO(2, 3)
+#define PAIRS_5(DO) PAIRS_4(DO) DO(4, 4)
+#define PAIRS_6(DO) PAIRS_4(DO) DO(4, 5)
+
+/* Four weights of each of four channels, as int16. */
 static inline __m256i widened(const int8_t *w) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)w));
 }
@@ -59,6 +66,58 @@ static inline __m256i widened(const int8_t *w) {
 /* Four neighbours of a window, four times. */
 static inline __m256i neighbours(const int16_t *x) {
     return _mm256_broadcastq_epi64(_mm_loadl_epi64((const __m128i *)(const void *)x));
+}
+
+/* What turns the sums of 8 channels into codes. Channels stand in the order 0 1 4 5 2 3 6 7. */
+typedef struct rescale {
+    __m256i bias, zero_point;
+    __m256 m, high;
+    __m128i low;
+} rescale;
+
+static inline __m256i in_order(const uint32_t *words) {
+    const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)words);
+    return _mm256_permute4x64_epi64(v, 0xD8);
+}
+
+static inline rescale rescale_from(const midge_conv *p, size_t c) {
+    rescale r;
+    r.bias = in_order(p->bias + c);
+    r.m = _mm256_castsi256_ps(in_order(p->m + c));
+    r.high = _mm256_set1_ps((float)p->limits.high);
+    r.zero_point = _mm256_set1_epi16((int16_t)p->limits.zero_point);
+    r.low = _mm_set1_epi8((int8_t)(p->limits.zero_point + (int32_t)p->limits.low));
+    return r;
+}
+
+/* The codes of two pixels, 8 channels each in their natural order. */
+static inline __m128i requantize(__m256i s0, __m256i s1, const rescale *r) {
+    const __m256i v0 = midge_scale_avx2(_mm256_add_epi32(s0, r->bias), r->m, r->high);
+    const __m256i v1 = midge_scale_avx2(_mm256_add_epi32(s1, r->bias), r->m, r->high);
+    const __m256i v = _mm256_adds_epi16(_mm256_packs_epi32(v0, v1), r->zero_point);
+    /* Pairs of channels: 01 45 of both pixels, then 23 67. */
+    const __m128i codes =
+        _mm_packs_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    return _mm_max_epi8(_mm_unpacklo_epi16(codes, _mm_srli_si128(codes, 8)), r->low);
+}
+
+/* Stores the first channels of a pixel. */
+static inline void store_part(int8_t *y, __m128i codes, size_t count) {
+    uint64_t bytes;
+    _mm_storel_epi64((__m128i *)(void *)&bytes, codes);
+    for (size_t i = 0; i < count; ++i, bytes >>= 8)
+        y[i] = (int8_t)(uint8_t)bytes;
+}
+
+/* Stores two pixels, all 8 channels of them or the first `count`. */
+static inline void store(int8_t *y0, int8_t *y1, __m128i codes, size_t count) {
+    if (count >= GROUP) {
+        _mm_storel_epi64((__m128i *)(void *)y0, codes);
+        _mm_storeh_pd((double *)(void *)y1, _mm_castsi128_pd(codes));
+    } else {
+        store_part(y0, codes, count);
+        store_part(y1, _mm_srli_si128(codes, 8), count);
+    }
 }
 
 #define START(i)                                                                                   \
@@ -72,81 +131,62 @@ static inline __m256i neighbours(const int16_t *x) {
         b##i = _mm256_add_epi32(b##i, _mm256_madd_epi16(x, wb));                                   \
     }
 
-/* Channels 0 1 4 5 2 3 6 7. */
-#define FINISH(i) sum[i] = _mm256_hadd_epi32(a##i, b##i);
+/* A last pixel without a partner is made and stored twice. */
+#define FINISH(i, j)                                                                               \
+    {                                                                                              \
+        const __m256i s0 = _mm256_hadd_epi32(a##i, b##i), s1 = _mm256_hadd_epi32(a##j, b##j);      \
+        store(tile->y[i] + c, tile->y[j] + c, requantize(s0, s1, &r), p->out - c);                 \
+    }
 
-/* Sums 8 channels of the pixels of a tile; `weight` advances by `step` for 4 neighbours. */
-#define SUMS(count)                                                                                \
-    static void sums_##count(const midge_windows *w, const midge_tile *tile, const int8_t *weight, \
-                             size_t step, __m256i *sum) {                                          \
-        EACH_##count(START) size_t k = 0;                                                          \
-        for (size_t run = w->runs; run > 0; --run, k += w->run_step - w->run)                      \
-            for (const size_t end = k + w->run; k < end; k += 4, weight += step) {                 \
+/* Makes a tile of as many pixels. */
+#define TILE(pixels)                                                                               \
+    static void tile_##pixels(const midge_conv *p, const midge_windows *w, const midge_tile *tile, \
+                              size_t first, size_t last) {                                         \
+        for (size_t c = first; c < last; c += GROUP) {                                             \
+            const size_t panel = c - c % MIDGE_PANEL, left = p->out - panel;                       \
+            const size_t step = 4 * (left < MIDGE_PANEL ? left : MIDGE_PANEL);                     \
+            const int8_t *weight = p->weight + panel * w->depth + 4 * (c - panel);                 \
+            size_t k = 0;                                                                          \
+            EACH_##pixels(START) for (size_t run = w->runs; run > 0;                               \
+                                      --run, k += w->run_step -                                    \
+                                                  w->run) for (const size_t end = k + w->run;      \
+                                                               k < end; k += 4, weight += step) {  \
                 const __m256i wa = widened(weight), wb = widened(weight + 16);                     \
-                EACH_##count(STEP)                                                                 \
+                EACH_##pixels(STEP)                                                                \
             }                                                                                      \
-        EACH_##count(FINISH)                                                                       \
+            const rescale r = rescale_from(p, c);                                                  \
+            PAIRS_##pixels(FINISH)                                                                 \
+        }                                                                                          \
     }
 
-SUMS(1)
-SUMS(2)
-SUMS(3)
-SUMS(4)
-SUMS(5)
-SUMS(6)
-
-typedef void (*sums)(const midge_windows *w, const midge_tile *tile, const int8_t *weight,
-                     size_t step, __m256i *sum);
-
-/* Constants of 8 channels in the order of the sums. */
-static inline __m256i in_order(const uint32_t *words) {
-    const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)words);
-    return _mm256_permute4x64_epi64(v, 0xD8);
-}
-
-/* Stores up to 8 codes. */
-static inline void store(int8_t *y, __m128i codes, size_t count) {
-    if (count >= HALF) {
-        _mm_storel_epi64((__m128i *)(void *)y, codes);
-        return;
-    }
-    uint64_t bytes = (uint64_t)_mm_cvtsi128_si64(codes);
-    for (size_t i = 0; i < count; ++i, bytes >>= 8)
-        y[i] = (int8_t)(uint8_t)bytes;
-}
-
-/* Makes codes of the sums of two pixels. */
-static inline __m128i requantize(__m256i s0, __m256i s1, __m256i bias, __m256 m,
-                                 const midge_requant *limits) {
-    const __m256 high = _mm256_set1_ps((float)limits->high);
-    const __m256i v0 = midge_scale_avx2(_mm256_add_epi32(s0, bias), m, high);
-    const __m256i v1 = midge_scale_avx2(_mm256_add_epi32(s1, bias), m, high);
-    const __m256i v = _mm256_adds_epi16(_mm256_packs_epi32(v0, v1),
-                                        _mm256_set1_epi16((int16_t)limits->zero_point));
-    /* words: channels 01 45 of both pixels, then 23 67 */
-    const __m128i codes =
-        _mm_packs_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
-    const __m128i low = _mm_set1_epi8((int8_t)(limits->zero_point + (int32_t)limits->low));
-    return _mm_max_epi8(_mm_unpacklo_epi16(codes, _mm_srli_si128(codes, 8)), low);
-}
+TILE(1)
+TILE(2)
+TILE(3)
+TILE(4)
+TILE(5)
+TILE(6)
 
 static void midge_make_tile(const midge_conv *p, const midge_windows *w, const midge_tile *tile,
                             size_t first, size_t last) {
-    static const sums made[] = {sums_1, sums_2, sums_3, sums_4, sums_5, sums_6};
-    for (size_t c = first; c < last; c += HALF) {
-        const size_t panel = c - c % MIDGE_PANEL, left = p->out - panel, count = p->out - c;
-        const size_t step = 4 * (left < MIDGE_PANEL ? left : MIDGE_PANEL);
-        __m256i sum[MIDGE_TILE];
-        made[tile->count - 1](w, tile, p->weight + panel * w->depth + 4 * (c - panel), step, sum);
-        const __m256i bias = in_order(p->bias + c);
-        const __m256 m = _mm256_castsi256_ps(in_order(p->m + c));
-        for (int i = 0; i < tile->count; i += 2) {
-            const int j = i + 1 < tile->count ? i + 1 : i;
-            const __m128i codes = requantize(sum[i], sum[j], bias, m, &p->limits);
-            store(tile->y[i] + c, codes, count);
-            if (j > i)
-                store(tile->y[j] + c, _mm_srli_si128(codes, 8), count);
-        }
+    switch (tile->count) {
+    case 1:
+        tile_1(p, w, tile, first, last);
+        break;
+    case 2:
+        tile_2(p, w, tile, first, last);
+        break;
+    case 3:
+        tile_3(p, w, tile, first, last);
+        break;
+    case 4:
+        tile_4(p, w, tile, first, last);
+        break;
+    case 5:
+        tile_5(p, w, tile, first, last);
+        break;
+    default:
+        tile_6(p, w, tile, first, last);
+        break;
     }
 }
 

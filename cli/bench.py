@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -182,37 +182,16 @@ def race(
         CheckError: codes that the C computed differ from the integer executor's.
     """
     expected = Executor(plan).run(list(sample))
-    raw = b"".join(np.ascontiguousarray(x).tobytes() for x in sample)
-    params = [io_params(plan.tensors[i]) for i in plan.inputs]
-    timers: dict[str, Timer] = {}
-    differences: dict[str, float | None] = {}
-    versions: dict[str, str] = {}
-    notices = []
     with ExitStack() as stack:
-        for entry in programs:
-            run = stack.enter_context(
-                running(entry.program, raw, level=entry.level, threads=entry.threads)
-            )
-            timers[entry.label] = run.time
-            differences[entry.label] = _check(plan, run, expected, entry.label)
-        for rival in peers:
-            try:
-                opened = stack.enter_context(
-                    peer(
-                        rival.engine, rival.path, sample, params,
-                        python=python, threads=rival.threads,
-                    )
-                )  # fmt: skip
-                outputs = opened.outputs()
-            except ToolError as error:
-                notices.append(f"{rival.label} is left out: {error}")
-                continue
-            timers[rival.label], versions[rival.label] = opened.time, opened.version
-            differences[rival.label] = difference(plan, outputs, expected) if rival.judged else None
+        ready = _Field(plan, sample, expected, stack, python)
+        for program in programs:
+            ready.add_program(program)
+        for entry in peers:
+            ready.add_peer(entry)
         before = os.getloadavg()[0]
         alone = {e.threads for e in programs} | {p.threads for p in peers} == {1}
         timings = interleave(
-            timers,
+            ready.timers,
             chunks=chunks,
             pause_s=0 if alone else PAUSE_S,
             cpu_time=alone,
@@ -224,12 +203,53 @@ def race(
         label: Row(
             timing,
             timing.median_us / min(rivals) if rivals else None,
-            differences[label],
-            versions.get(label, ""),
+            ready.differences[label],
+            ready.versions.get(label, ""),
         )
         for label, timing in timings.items()
     }
-    return Race(rows, load, tuple(notices))
+    return Race(rows, load, tuple(ready.notices))
+
+
+@dataclass
+class _Field:
+    """The contenders that are ready to run, and what they answered."""
+
+    plan: Plan
+    sample: Sequence[Array]
+    expected: Sequence[Array]
+    stack: ExitStack
+    python: str
+    timers: dict[str, Timer] = field(default_factory=dict)
+    differences: dict[str, float | None] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+
+    def add_program(self, entry: CEntry) -> None:
+        """Start a program and hold its answer against the executor's."""
+        raw = b"".join(np.ascontiguousarray(x).tobytes() for x in self.sample)
+        run = self.stack.enter_context(
+            running(entry.program, raw, level=entry.level, threads=entry.threads)
+        )
+        self.timers[entry.label] = run.time
+        self.differences[entry.label] = _check(self.plan, run, self.expected, entry.label)
+
+    def add_peer(self, entry: PeerEntry) -> None:
+        """Start an engine; one that refuses its model is left out with a notice."""
+        params = [io_params(self.plan.tensors[i]) for i in self.plan.inputs]
+        how: dict[str, Any] = {"python": self.python, "threads": entry.threads}
+        try:
+            opened = self.stack.enter_context(
+                peer(entry.engine, entry.path, self.sample, params, **how)
+            )
+            outputs = opened.outputs()
+        except ToolError as error:
+            self.notices.append(f"{entry.label} is left out: {error}")
+            return
+        self.timers[entry.label], self.versions[entry.label] = opened.time, opened.version
+        self.differences[entry.label] = (
+            difference(self.plan, outputs, self.expected) if entry.judged else None
+        )
 
 
 def _check(plan: Plan, run: Program, expected: Sequence[Array], label: str) -> float:

@@ -130,7 +130,8 @@ def pad_as_same(model: onnx.ModelProto) -> None:
     shapes |= {v.name: v.type.tensor_type.shape for v in model.graph.input}
     for node in model.graph.node:
         attributes = {a.name: a for a in node.attribute}
-        if node.op_type not in ("Conv", "MaxPool") or list(attributes["strides"].ints) != [2, 2]:
+        strides = list(attributes["strides"].ints) if "strides" in attributes else []
+        if node.op_type not in ("Conv", "MaxPool") or strides != [2, 2]:
             continue
         size, kernel = shapes[node.input[0]].dim[2].dim_value, attributes["kernel_shape"].ints[0]
         total = max((-(-size // 2) - 1) * 2 + kernel - size, 0)

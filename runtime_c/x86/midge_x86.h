@@ -37,6 +37,7 @@ void midge_add_exact_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus

@@ -18,10 +18,13 @@ CROSS = {
     "qemu-system-arm": ("emulated Cortex-M boards", "qemu-system-arm"),
     "qemu-system-riscv32": ("emulated RISC-V boards", "qemu-system-misc"),
 }
+VALGRIND = "valgrind"
 EXTRAS = {
     "scikit-learn": ("midge demo", "demo"),
     "pillow": ("calibration on images", "images"),
     "ziglang": ("a C compiler in a wheel", "cross"),
+    "ai-edge-litert": ("LiteRT in midge bench --peers", "peers"),
+    "openvino": ("OpenVINO in midge bench --peers", "peers"),
 }
 
 
@@ -56,6 +59,7 @@ def examine() -> Iterator[Finding]:
         yield _program("compiler", program, "host C", program)
     for program, (use, package) in CROSS.items():
         yield _program("cross", program, use, package)
+    yield _program("measuring", VALGRIND, "midge bench --instructions", VALGRIND)
     for package, (use, extra) in EXTRAS.items():
         found = machine.package_version(package)
         yield Finding("extra", package, found, use, _unless(found, f"pip install midge[{extra}]"))

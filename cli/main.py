@@ -18,7 +18,7 @@ COMMANDS = {
     "quantize": "Float ONNX to INT8 ONNX, from calibration data.",
     "compile": "ONNX to a self-contained folder of C.",
     "verify": "Prove that ONNX Runtime, the executor and C give equal bits.",
-    "bench": "Time the C on this machine against ONNX Runtime.",
+    "bench": "Time the C on this machine beside other engines.",
     "report": "Accuracy against latency, RAM and flash: one HTML page.",
     "inspect": "Layers, shapes, MACs, parameters and coverage of a model.",
     "doctor": "What this machine can do: compilers, emulators, GPU.",

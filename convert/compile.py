@@ -21,7 +21,15 @@ from midge.convert.onnx_out import check_folder
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
 from midge.convert.size import SizeReport, measure
-from midge.convert.target import C99, OPTIMIZE, X86_64, Target, fit_scratch, host_target
+from midge.convert.target import (
+    C99,
+    OPTIMIZE,
+    SMALL_BLOCKS,
+    X86_64,
+    Target,
+    fit_scratch,
+    host_target,
+)
 from midge.core.errors import CheckError, InputError, ToolError, did_you_mean
 from midge.core.native import Compiler, compile_program
 
@@ -198,7 +206,15 @@ def arrange(
     chosen = optimize or target.optimize
     if chosen not in OPTIMIZE:
         raise InputError(f"--optimize {chosen!r} does not exist; it is one of {OPTIMIZE}.")
-    fit_scratch(plan, target, small=chosen == "size")
+    if chosen == "speed":
+        fit_scratch(plan, target)
+        place(plan, optimize=chosen, max_ram=max_ram)
+        return
+    for block in SMALL_BLOCKS:
+        fit_scratch(plan, target, block)
+        place(plan, optimize=chosen)
+        if max_ram is None or plan.arena_bytes <= max_ram:
+            return
     place(plan, optimize=chosen, max_ram=max_ram)
 
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from midge.convert.emit_step import Record, Step, Words, record, word
 from midge.convert.plan import ITEM_BYTES, Concat, Pad, Slice, Transpose
+from midge.convert.strips import interleaves
 
 Array = npt.NDArray[Any]
 
@@ -97,6 +98,14 @@ def transpose_records(step: Step) -> list[Record]:
     """Return the records of a Transpose."""
     p = step.op.params
     assert isinstance(p, Transpose)
+    if interleaves(p, step.x[0]):
+        _, H, W, C = step.y.shape
+        words: Words = {
+            "MIDGE_INTERLEAVE_WIDTH": W,
+            "MIDGE_INTERLEAVE_CHANNELS": C,
+            "MIDGE_INTERLEAVE_PLANE": H * W,
+        }
+        return [record(step, "midge_interleave", words, H)]
     pitch = strides(step.x[0].shape, ITEM_BYTES[step.y.dtype])
     return [_copy(step, 0, [pitch[axis] for axis in p.perm])]
 

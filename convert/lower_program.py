@@ -151,7 +151,7 @@ class Program:
         if step is None:  # no common digits: through the file's own order, which any digits fit
             stored = self.reorder(stored, lay.identity((prod(stored.shape),)), name)
             return self.reorder(stored, target, name)
-        shape, perm = step
+        shape, perm = _as_image(step, target.storage_shape)
         output = self.new(
             f"{self.tensors[stored.tensor].name}_{name}",
             stored.shape,
@@ -178,3 +178,18 @@ class Program:
             buffer_bytes=self.buffer_bytes,
             notices=list(notices),
         )
+
+
+def _as_image(
+    step: tuple[tuple[int, ...], tuple[int, ...]], storage: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return a Transpose with the rows of the image that it makes, where it makes one.
+
+    Args:
+        step: shape and permutation, with as few axes as can be.
+        storage: shape of the result.
+    """
+    shape, perm = step
+    if perm == (1, 0) and len(storage) == 4 and storage[::3] == (1, shape[0]):
+        return (1, storage[3], *storage[1:3]), (0, 2, 3, 1)
+    return step

@@ -1,11 +1,11 @@
 """Which rows of its inputs a step reads for which rows of its output: the basis of streaming.
 
-Rows are those of stored [N, H, W, C] tensors with N = 1.
+Rows are those of stored [N, H, W, C] tensors with N = 1, and planes of [N, C, H, W].
 """
 
 from dataclasses import dataclass
 
-from midge.convert.plan import Add, Conv2d, Plan, PlanOp, Pool2d, Table
+from midge.convert.plan import Add, Conv2d, Plan, PlanOp, PlanTensor, Pool2d, Table, Transpose
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,15 @@ def row_window(plan: Plan, op: PlanOp) -> RowWindow | None:
             extent, stride, top = p.kernel[0], p.stride[0], p.pads[0]
         case Add() | Table():
             extent, stride, top = 1, 1, 0
+        case Transpose() as p if interleaves(p, x):  # each row needs all planes
+            return RowWindow(y.shape[1], x.shape[1], stride=0, top=0, reach=x.shape[1])
         case _:
             return None
     if extent <= top:  # a whole window of padding
         return None
     return RowWindow(y.shape[1], x.shape[1], stride, top, extent - top)
+
+
+def interleaves(params: Transpose, x: PlanTensor) -> bool:
+    """Tell whether a step brings bytes from [1, C, H, W] to [1, H, W, C]."""
+    return params.perm == (0, 2, 3, 1) and x.shape[0] == 1 and x.dtype in ("int8", "uint8")

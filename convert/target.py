@@ -13,7 +13,8 @@ from midge.convert.plan import Conv2d, FullyConnected, Plan, PlanOp
 PANEL = 16  # output channels that a vector kernel makes side by side
 QUAD = 4  # neighbouring weights of a channel
 LARGEST_DEPTH = 2**16  # of a sum of products of two codes below 2^8 that fits int32
-BLOCK_PIXELS = (6, 24)  # fewest, most of a convolution that are multiplied at once
+BLOCK_PIXELS = (6, 24)  # of a convolution that are multiplied at once: one tile, and many
+SMALL_BLOCKS = (6, 3, 1)  # tried in this order where RAM counts most and there is a limit
 BLOCK_BYTES = 16 * 1024  # of their windows, where there is room: half of a first-level cache
 
 
@@ -85,17 +86,17 @@ def is_packed(target: Target, params: Conv2d | FullyConnected) -> bool:
     return target.packed and plain and int(params.weight.min(initial=0)) > -128
 
 
-def block_pixels(depth: int, pixels: int, small: bool) -> int:
+def block_pixels(depth: int, pixels: int, most: int | None) -> int:
     """Return how many pixels of a convolution are multiplied at once.
 
     Args:
         depth: products per output, a multiple of QUAD.
         pixels: of the output.
-        small: where RAM counts more than time.
+        most: where RAM counts more than time; None takes what fits a cache.
     """
-    fewest, most = BLOCK_PIXELS
-    wanted = fewest if small else BLOCK_BYTES // (2 * depth) // fewest * fewest
-    return max(1, min(max(fewest, min(wanted, most)), pixels))
+    few, many = BLOCK_PIXELS
+    fitting = max(few, min(BLOCK_BYTES // (2 * depth) // few * few, many))
+    return max(1, min(fitting if most is None else most, pixels))
 
 
 def padded_depth(params: Conv2d | FullyConnected) -> int:
@@ -104,18 +105,18 @@ def padded_depth(params: Conv2d | FullyConnected) -> int:
     return -(-depth // QUAD) * QUAD
 
 
-def fit_scratch(plan: Plan, target: Target, *, small: bool) -> None:
+def fit_scratch(plan: Plan, target: Target, block: int | None = None) -> None:
     """Fill the Plan's scratch_bytes.
 
     Args:
         plan: not yet placed.
         target: of the C.
-        small: where RAM counts more than time.
+        block: most pixels that are multiplied at once; None takes what fits a cache.
     """
-    plan.scratch_bytes = [scratch_bytes(plan, op, target, small=small) for op in plan.ops]
+    plan.scratch_bytes = [scratch_bytes(plan, op, target, block) for op in plan.ops]
 
 
-def scratch_bytes(plan: Plan, op: PlanOp, target: Target, *, small: bool) -> int:
+def scratch_bytes(plan: Plan, op: PlanOp, target: Target, block: int | None) -> int:
     """Return how many bytes a step needs for itself, the most of all levels."""
     if not target.packed or not isinstance(op.params, Conv2d | FullyConnected):
         return 0
@@ -123,7 +124,7 @@ def scratch_bytes(plan: Plan, op: PlanOp, target: Target, *, small: bool) -> int
     if is_packed(target, p):
         depth, channels = padded_depth(p), p.weight.shape[0]
         pixels = int(np.prod(plan.tensors[op.output].shape, dtype=np.int64)) // channels
-        return 2 * depth * block_pixels(depth, pixels, small)
+        return 2 * depth * block_pixels(depth, pixels, block)
     if isinstance(p, Conv2d) and p.groups == x.shape[3]:
         return int(p.weight.shape[2]) * x.shape[3]  # padding as wide as the window
     return 0

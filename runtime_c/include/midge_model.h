@@ -196,6 +196,13 @@ enum {
     MIDGE_COPY_PITCH = 10 /* 6 words */
 };
 
+/* midge_interleave: Y [H, W, C] from X [C, H, W] of bytes, H rows. */
+enum {
+    MIDGE_INTERLEAVE_WIDTH = 4,
+    MIDGE_INTERLEAVE_CHANNELS = 5,
+    MIDGE_INTERLEAVE_PLANE = 6, /* bytes from channel to channel in X */
+};
+
 /* One step of a network. */
 typedef struct midge_op {
     uint32_t word[MIDGE_OP_WORDS];
@@ -249,6 +256,7 @@ void midge_dequantize_s8_f32(const midge_strip *strip, const midge_op *op);
 void midge_flip_sign(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_s8(const midge_strip *strip, const midge_op *op);
+void midge_interleave(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8(const midge_strip *strip, const midge_op *op);
 void midge_mul_s8(const midge_strip *strip, const midge_op *op);
 void midge_pad(const midge_strip *strip, const midge_op *op);

@@ -70,7 +70,7 @@ def test_panels_serve_the_layers_whose_sums_fit(params, packed):
 
 
 def test_more_pixels_are_multiplied_at_once_where_they_fit_a_cache():
-    assert block_pixels(64, 1000, small=False) == 24
-    assert block_pixels(4608, 1000, small=False) == 6
-    assert block_pixels(64, 1000, small=True) == 6
-    assert block_pixels(64, 4, small=False) == 4
+    assert block_pixels(64, 1000, None) == 24
+    assert block_pixels(4608, 1000, None) == 6
+    assert block_pixels(64, 1000, 6) == 6
+    assert block_pixels(64, 4, None) == 4

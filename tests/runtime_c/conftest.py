@@ -332,6 +332,7 @@ def add_moves(net):
     for perm in ((0, 3, 1, 2), (0, 2, 3, 1), (3, 2, 1, 0), (0, 1, 2, 3), (1, 0, 2, 3)):
         net.op(Transpose(perm), net.codes(2, 3, 4, 5))
     net.op(Transpose((0, 3, 1, 2)), net.codes(1, 3, 4, 2).astype(f32))
+    net.op(Transpose((0, 2, 3, 1)), net.codes(1, 3, 4, 5))
     net.op(Transpose((5, 3, 1, 0, 2, 4)), net.codes(2, 3, 2, 3, 2, 3))
     x = net.codes(2, 9, 8, 3)
     net.op(Slice((0, 1, 6, 0), (1, 2, -3, 1)), x, want=x[:, :, 1:8:2, 6::-3, :][:, :, :3])

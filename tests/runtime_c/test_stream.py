@@ -10,7 +10,17 @@ from midge.convert.build import model_sources
 from midge.convert.compile import arrange
 from midge.convert.emit import emit
 from midge.convert.executor import Executor
-from midge.convert.plan import Add, Conv2d, Plan, PlanOp, PlanTensor, Pool2d, Requantization, Table
+from midge.convert.plan import (
+    Add,
+    Conv2d,
+    Plan,
+    PlanOp,
+    PlanTensor,
+    Pool2d,
+    Requantization,
+    Table,
+    Transpose,
+)
 from midge.convert.target import C99, X86_64, host_target
 from midge.core.native import compile_program, find_compiler
 from midge.quant.scheme import QuantParams
@@ -64,8 +74,12 @@ class Builder:
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.tensors, self.ops = [], []
-        size = [int(n) for n in self.rng.integers(5, 14, 2)]
-        self.tensor(1, *size, int(self.rng.integers(1, 9)))
+        H, W = (int(n) for n in self.rng.integers(5, 14, 2))
+        C = int(self.rng.integers(1, 9))
+        if seed % 2:  # channel by channel, as PyTorch's files have it
+            self.op(Transpose((0, 2, 3, 1)), (self.tensor(1, C, H, W),), 1, H, W, C)
+        else:
+            self.tensor(1, H, W, C)
 
     def tensor(self, *shape):
         index = len(self.tensors)
@@ -139,7 +153,7 @@ class Builder:
                 return self.pool(x) if min(self.tensors[x].shape[1:3]) > 3 else self.table(x)
 
     def plan(self, blocks=4):
-        x = 0
+        x = len(self.ops)
         for _ in range(blocks):
             x = self.block(x)
         sizes = [t.bytes for t in self.tensors]

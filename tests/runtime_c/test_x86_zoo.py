@@ -78,7 +78,7 @@ int main(void) {
 def folder(zoo, tmp_path_factory):
     """The zoo with panels of weights; every step that can be split is."""
     plan = zoo.plan()
-    fit_scratch(plan, X86_64, small=False)
+    fit_scratch(plan, X86_64)
     start = -(-plan.arena_bytes // ALIGNMENT) * ALIGNMENT
     plan.scratch = [start] * len(plan.ops)
     plan.arena_bytes = start + max(plan.scratch_bytes)

@@ -113,7 +113,7 @@ static inline void store_part(int8_t *y, __m128i codes, size_t count) {
 static inline void store(int8_t *y0, int8_t *y1, __m128i codes, size_t count) {
     if (count >= GROUP) {
         _mm_storel_epi64((__m128i *)(void *)y0, codes);
-        _mm_storeh_pd((double *)(void *)y1, _mm_castsi128_pd(codes));
+        _mm_storeu_si64(y1, _mm_unpackhi_epi64(codes, codes));
     } else {
         store_part(y0, codes, count);
         store_part(y1, _mm_srli_si128(codes, 8), count);

@@ -42,14 +42,6 @@ static inline void midge_widen(int16_t *to, const int8_t *from, size_t count) {
 
 #define GROUP 8 /* channels that are made at once */
 
-/* DO(i) for each pixel of a tile. */
-#define EACH_1(DO) DO(0)
-#define EACH_2(DO) EACH_1(DO) DO(1)
-#define EACH_3(DO) EACH_2(DO) DO(2)
-#define EACH_4(DO) EACH_3(DO) DO(3)
-#define EACH_5(DO) EACH_4(DO) DO(4)
-#define EACH_6(DO) EACH_5(DO) DO(5)
-
 /* DO(i, j) for each pair of pixels. */
 #define PAIRS_1(DO) DO(0, 0)
 #define PAIRS_2(DO) DO(0, 1)
@@ -147,12 +139,13 @@ static inline void store(int8_t *y0, int8_t *y1, __m128i codes, size_t count) {
             const size_t step = 4 * (left < MIDGE_PANEL ? left : MIDGE_PANEL);                     \
             const int8_t *weight = p->weight + panel * w->depth + 4 * (c - panel);                 \
             size_t k = 0;                                                                          \
-            EACH_##pixels(START) for (size_t run = w->runs; run > 0;                               \
-                                      --run, k += w->run_step -                                    \
-                                                  w->run) for (const size_t end = k + w->run;      \
-                                                               k < end; k += 4, weight += step) {  \
+            MIDGE_EACH_##pixels(                                                                   \
+                START) for (size_t run = w->runs; run > 0;                                         \
+                            --run, k += w->run_step - w->run) for (const size_t end = k + w->run;  \
+                                                                   k < end;                        \
+                                                                   k += 4, weight += step) {       \
                 const __m256i wa = widened(weight), wb = widened(weight + 16);                     \
-                EACH_##pixels(STEP)                                                                \
+                MIDGE_EACH_##pixels(STEP)                                                          \
             }                                                                                      \
             const rescale r = rescale_from(p, c);                                                  \
             PAIRS_##pixels(FINISH)                                                                 \

@@ -18,8 +18,15 @@
 #define MIDGE_CONV_WINDOWS_H
 
 #define MIDGE_TILE 6
-#define MIDGE_PANEL 16
 #define MIDGE_WEIGHT_BYTES 16384 /* of the channels that every tile of a block meets in turn */
+
+/* DO(i) for each pixel of a tile. */
+#define MIDGE_EACH_1(DO) DO(0)
+#define MIDGE_EACH_2(DO) MIDGE_EACH_1(DO) DO(1)
+#define MIDGE_EACH_3(DO) MIDGE_EACH_2(DO) DO(2)
+#define MIDGE_EACH_4(DO) MIDGE_EACH_3(DO) DO(3)
+#define MIDGE_EACH_5(DO) MIDGE_EACH_4(DO) DO(4)
+#define MIDGE_EACH_6(DO) MIDGE_EACH_5(DO) DO(5)
 
 /* How a layer's windows lie in scratch. */
 typedef struct midge_windows {

@@ -13,34 +13,10 @@
 #ifndef MIDGE_FULLY_CONNECTED_SIGNS_H
 #define MIDGE_FULLY_CONNECTED_SIGNS_H
 
-#define MIDGE_PANEL 16
-
 /* Sums of one or two panels, 8 channels each. */
 typedef struct midge_sums {
     __m256i a, b, c, d;
 } midge_sums;
-
-/* Writes |x| [padded] and flip [padded]; returns the sum of |x| where x is negative. */
-static inline int32_t midge_split_signs(const int8_t *x, size_t depth, size_t padded, uint8_t *to) {
-    const __m128i zero = _mm_setzero_si128();
-    __m128i sum = zero;
-    size_t k = 0;
-    for (; k + 16 <= depth; k += 16) {
-        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(x + k));
-        const __m128i size = _mm_abs_epi8(v), flip = _mm_cmpgt_epi8(zero, v);
-        _mm_storeu_si128((__m128i *)(void *)(to + k), size);
-        _mm_storeu_si128((__m128i *)(void *)(to + padded + k), flip);
-        sum = _mm_add_epi64(sum, _mm_sad_epu8(_mm_and_si128(size, flip), zero));
-    }
-    int32_t negative = _mm_cvtsi128_si32(_mm_add_epi64(sum, _mm_srli_si128(sum, 8)));
-    for (; k < padded; ++k) {
-        const int32_t v = k < depth ? x[k] : 0;
-        to[k] = (uint8_t)(v < 0 ? -v : v);
-        to[padded + k] = v < 0 ? 255 : 0;
-        negative += v < 0 ? -v : 0;
-    }
-    return negative;
-}
 
 /* Four bytes, eight times. */
 static inline __m256i midge_four(const uint8_t *from) {
@@ -69,35 +45,6 @@ static inline midge_sums midge_sum_panels(const uint8_t *x, size_t padded, const
         }
     }
     return s;
-}
-
-/* Codes of a panel from its sums. */
-static inline __m128i midge_requantize_panel(__m256i low, __m256i high, const uint32_t *bias,
-                                             const uint32_t *m, const midge_requant *limits) {
-    const __m256 top = _mm256_set1_ps((float)limits->high);
-    const __m256i *b = (const __m256i *)(const void *)bias;
-    const float *scale = (const float *)(const void *)m;
-    low = _mm256_add_epi32(low, _mm256_loadu_si256(b));
-    high = _mm256_add_epi32(high, _mm256_loadu_si256(b + 1));
-    low = midge_scale_avx2(low, _mm256_loadu_ps(scale), top);
-    high = midge_scale_avx2(high, _mm256_loadu_ps(scale + 8), top);
-    /* Packing works in halves: channels 0..3 8..11, then 4..7 12..15. */
-    const __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xD8);
-    const __m256i sum = _mm256_adds_epi16(v, _mm256_set1_epi16((int16_t)limits->zero_point));
-    const __m128i codes =
-        _mm_packs_epi16(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    return _mm_max_epi8(codes, _mm_set1_epi8((int8_t)(limits->zero_point + (int32_t)limits->low)));
-}
-
-/* Stores the first `count` codes of a panel. */
-static inline void midge_store_panel(int8_t *y, __m128i codes, size_t count) {
-    if (count >= MIDGE_PANEL) {
-        _mm_storeu_si128((__m128i *)(void *)y, codes);
-        return;
-    }
-    int8_t all[MIDGE_PANEL];
-    _mm_storeu_si128((__m128i *)(void *)all, codes);
-    memcpy(y, all, count);
 }
 
 /* The whole kernel. */

@@ -1,0 +1,67 @@
+/* midge_fully_connected_vnni.h - one vector times a matrix in panels by VNNI. Private.
+ *
+ * A file includes it after midge_vnni.h. x is split into |x| and its sign, see midge_split_signs.
+ */
+#ifndef MIDGE_FULLY_CONNECTED_VNNI_H
+#define MIDGE_FULLY_CONNECTED_VNNI_H
+
+#define MIDGE_CHAINS 4 /* sums of a vector that do not wait for each other */
+
+/* Two vectors of sums, or one. */
+typedef struct midge_two {
+    midge_lanes a, b;
+} midge_two;
+
+/* Adds what four neighbours contribute; `second` is 0 where there is one vector. */
+static inline void midge_add_products(midge_two *s, const uint8_t *x, size_t padded,
+                                      const int8_t *w, size_t second) {
+    const midge_lanes size = midge_four(x), flip = midge_four(x + padded);
+    s->a = midge_dot(s->a, size, midge_xor(midge_weights(w), flip));
+    if (second > 0)
+        s->b = midge_dot(s->b, size, midge_xor(midge_weights(w + second), flip));
+}
+
+/* The sums of a group of channels whose panels have `n`. */
+static inline midge_two midge_sum_group(const uint8_t *x, size_t padded, const int8_t *w, size_t n,
+                                        size_t second, int32_t negative) {
+    const size_t step = 4 * n;
+    const uint8_t *end = x + padded;
+    midge_two s0, s1, s2, s3;
+    s0.a = s0.b = midge_same(negative);
+    s1.a = s1.b = s2.a = s2.b = s3.a = s3.b = midge_same(0);
+    for (; end - x >= 4 * MIDGE_CHAINS; x += 4 * MIDGE_CHAINS, w += MIDGE_CHAINS * step) {
+        midge_add_products(&s0, x, padded, w, second);
+        midge_add_products(&s1, x + 4, padded, w + step, second);
+        midge_add_products(&s2, x + 8, padded, w + 2 * step, second);
+        midge_add_products(&s3, x + 12, padded, w + 3 * step, second);
+    }
+    for (; x < end; x += 4, w += step)
+        midge_add_products(&s0, x, padded, w, second);
+    s0.a = midge_plus(midge_plus(s0.a, s1.a), midge_plus(s2.a, s3.a));
+    s0.b = midge_plus(midge_plus(s0.b, s1.b), midge_plus(s2.b, s3.b));
+    return s0;
+}
+
+/* The whole kernel. */
+static inline void midge_fully_connected_vnni(const midge_strip *strip, const midge_op *op) {
+    const size_t depth = op->word[MIDGE_FC_DEPTH], padded = (depth + 3u) & ~(size_t)3u;
+    const size_t channels = op->word[MIDGE_FC_CHANNELS], end = strip->last * (size_t)MIDGE_PANEL;
+    const uint32_t *bias = strip->data + op->word[MIDGE_OP_DATA], *m = bias + channels;
+    const int8_t *weight = (const int8_t *)(m + channels);
+    const midge_requant limits = midge_requant_limits(op->word[MIDGE_FC_CODES]);
+    uint8_t *x = midge_scratch(strip, op);
+    const int32_t negative =
+        midge_split_signs(midge_codes_at(strip, op, MIDGE_OP_X), depth, padded, x);
+    int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
+    const size_t last = channels < end ? channels : end;
+    for (size_t c = strip->first * (size_t)MIDGE_PANEL; c < last;) {
+        const size_t left = last - c, group = midge_group(left);
+        const size_t n = left < MIDGE_PANEL ? left : MIDGE_PANEL;
+        const size_t second = group == 2 * MIDGE_LANES ? midge_second(padded) : 0;
+        const midge_two s = midge_sum_group(x, padded, weight + c * padded, n, second, negative);
+        midge_store_group(y + c, s.a, s.b, left, bias + c, m + c, &limits);
+        c += group;
+    }
+}
+
+#endif

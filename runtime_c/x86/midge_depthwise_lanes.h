@@ -15,6 +15,7 @@
 
 #define GROUP 16       /* channels */
 #define BLOCK 16384    /* bytes of X that should stay in the first-level cache */
+#define LINES 8        /* most rows of Y in a block */
 #define CACHE_LINE 64u /* bytes */
 
 /* 16 channels, one number each or a pair: 0..3 and 8..11, then 4..7 and 12..15, which is how
@@ -37,17 +38,20 @@ enum {
 /* What 16 channels need for all pixels. */
 typedef struct group {
     lanes weight[PAIRS];
-    lanes bias; /* less x_zero_point * sum(weight) */
+    lanes bias;          /* less x_zero_point * sum(weight) */
+    lanes first, second; /* windows of stride 1 that begin 2 columns and 1 before X, or at X */
     __m256 m_a, m_b, high;
-    __m256i zero_point; /* int16 */
+    __m256i padding, zero_point; /* int16 */
     __m128i low;
 } group;
 
-/* Where the next column lies in three rows; 0 bytes apart where they lie in the padding. */
-typedef struct column {
+/* A row of Y and the three rows of X below it: where the next column lies, and how far the one
+ * after it is from there; 0 bytes for a row of padding. */
+typedef struct line {
     const int8_t *row[3];
     size_t step[3];
-} column;
+    int8_t *y;
+} line;
 
 static inline __m256i widen(const int8_t *x) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)x));
@@ -97,6 +101,11 @@ static inline void prepare(group *g, const midge_conv *p, const constants *from)
     g->bias = words_at(from->bias);
     for (int i = 0; i < PAIRS; ++i)
         g->bias = accumulate(g->bias, zero, &g->weight[i]);
+    g->padding = _mm256_set1_epi16((int16_t)p->x_zero_point);
+    const lanes padding = {g->padding, g->padding};
+    g->second = p->left > 0 ? accumulate(g->bias, padding, &g->weight[RIGHT]) : g->bias;
+    g->first = accumulate(g->second, padding, &g->weight[MIDDLE]);
+    g->first = accumulate(g->first, padding, &g->weight[BELOW]);
 
     const lanes m = words_at(from->m);
     g->m_a = _mm256_castsi256_ps(m.a);
@@ -116,121 +125,132 @@ static inline void finish(const group *g, lanes acc, int8_t *y) {
     _mm_storeu_si128((__m128i *)(void *)y, _mm_max_epi8(codes, g->low));
 }
 
-/* The next column: rows 0 and 1 as pairs, row 2 as it is. */
-static inline lanes take_column(column *x, __m256i *below) {
-    const lanes above = interleave(widen(x->row[0]), widen(x->row[1]));
-    *below = widen(x->row[2]);
+/* A column of X: rows 0 and 1 as pairs, row 2 as it is. */
+typedef struct column {
+    lanes above;
+    __m256i below;
+} column;
+
+static inline column next_column(line *x) {
+    const column taken = {interleave(widen(x->row[0]), widen(x->row[1])), widen(x->row[2])};
     for (int i = 0; i < 3; ++i)
         x->row[i] += x->step[i];
-    return above;
+    return taken;
 }
 
-/* What lies in three rows of X, with the padding on both sides. */
-typedef struct band {
-    const int8_t *row[3]; /* column 0 of X, or padding */
-    size_t step[3];
-    const int8_t *padding; /* GROUP bytes x_zero_point */
-    int32_t left, width;   /* columns of padding before X, of X */
-} band;
+static inline column padding_column(const group *g) {
+    const column taken = {{g->padding, g->padding}, g->padding};
+    return taken;
+}
 
-/* Points at column j, counted from the first of padding, and returns the end of the columns that
- * follow it in the same step. */
-static inline int32_t column_at(const band *from, int32_t j, column *x) {
-    const int32_t inside = j - from->left;
-    const int is_inside = inside >= 0 && inside < from->width;
-    for (int i = 0; i < 3; ++i) {
-        x->row[i] = is_inside ? from->row[i] + (size_t)inside * from->step[i] : from->padding;
-        x->step[i] = is_inside ? from->step[i] : 0;
+/* The windows that a row of stride 1 is in. */
+typedef struct windows {
+    lanes first, second; /* they hold 2 columns so far, and 1 */
+    __m256i before;      /* row 2 of the last column */
+} windows;
+
+/* Adds a column and returns the sums of the window that it ends. */
+static inline lanes add_column(const group *g, windows *open, column x) {
+    const lanes beside = interleave(open->before, x.below);
+    const lanes done = accumulate(open->first, x.above, &g->weight[LEFT]);
+    open->first = accumulate(open->second, x.above, &g->weight[MIDDLE]);
+    open->first = accumulate(open->first, beside, &g->weight[BELOW]);
+    open->second = accumulate(g->bias, x.above, &g->weight[RIGHT]);
+    open->before = x.below;
+    return accumulate(done, beside, &g->weight[BELOW_LEFT]);
+}
+
+/* 16 channels of one row of Y, stride 1. Column j, counted from the first of padding, ends the
+ * window of pixel j - 2. */
+static inline void row_of_stride_1(const group *g, const midge_conv *p, line at) {
+    const size_t pitch = p->out;
+    const int32_t all = p->y_width + 2, inside = p->left + p->x_width;
+    const int32_t last = inside < all ? inside : all;
+    windows open = {g->first, g->second, g->padding};
+    int32_t j = p->left;
+    for (; j < 2 && j < last; ++j)
+        add_column(g, &open, next_column(&at));
+    for (; j < last; ++j, at.y += pitch)
+        finish(g, add_column(g, &open, next_column(&at)), at.y);
+    for (; j < all; ++j) {
+        const lanes done = add_column(g, &open, padding_column(g));
+        if (j >= 2) {
+            finish(g, done, at.y);
+            at.y += pitch;
+        }
     }
-    return inside < 0 ? from->left : is_inside ? from->left + from->width : INT32_MAX;
 }
 
-/* The rows of X below row oy of Y, from channel c on; row 0 of the image is row `image` of X. */
-static inline void find_rows(const midge_conv *p, uint32_t image, uint32_t oy, size_t c,
-                             band *found) {
-    const int32_t start = (int32_t)oy * p->stride_y - p->top;
+/* Adds two columns to the window of stride 2 that begins with them, and to the one before, whose
+ * sums are returned. */
+static inline lanes add_columns(const group *g, lanes *open, column x, column next) {
+    const lanes beside = interleave(x.below, next.below);
+    const lanes done = accumulate(*open, x.above, &g->weight[LEFT]);
+    *open = accumulate(g->bias, x.above, &g->weight[RIGHT]);
+    *open = accumulate(*open, next.above, &g->weight[MIDDLE]);
+    *open = accumulate(*open, beside, &g->weight[BELOW]);
+    return accumulate(done, beside, &g->weight[BELOW_LEFT]);
+}
+
+/* 16 channels of one row of Y, stride 2. Column 2 * i ends the window of pixel i - 1; the column
+ * behind it counts nothing there. */
+static inline void row_of_stride_2(const group *g, const midge_conv *p, line at) {
+    const size_t pitch = p->out;
+    const int32_t all = 2 * p->y_width + 1, inside = p->left + p->x_width;
+    const column none = padding_column(g);
+    lanes open = g->bias;
+    column x = p->left > 0 ? none : next_column(&at);
+    add_columns(g, &open, x, p->left > 1 || inside < 2 ? none : next_column(&at));
+    int32_t j = 2;
+    for (; j < all && j + 1 < inside; j += 2, at.y += pitch) {
+        x = next_column(&at);
+        finish(g, add_columns(g, &open, x, next_column(&at)), at.y);
+    }
+    for (; j < all; j += 2, at.y += pitch) {
+        x = j < inside ? next_column(&at) : none;
+        finish(g, add_columns(g, &open, x, none), at.y);
+    }
+}
+
+/* Row `row` of Y and the rows of X below it, channel 0. */
+static line line_of(const midge_conv *p, uint32_t row, const int8_t *padding) {
+    const uint32_t image = row / p->y_height * (uint32_t)p->x_height;
+    const int32_t start = (int32_t)(row % p->y_height) * p->stride_y - p->top;
+    line found;
+    found.y = midge_row(&p->y, row);
     for (int32_t i = 0; i < 3; ++i) {
         const int is_inside = start + i >= 0 && start + i < p->x_height;
-        found->row[i] =
-            is_inside ? midge_row(&p->x, image + (uint32_t)(start + i)) + c : found->padding;
-        found->step[i] = is_inside ? p->channels : 0;
+        found.row[i] = is_inside ? midge_row(&p->x, image + (uint32_t)(start + i)) : padding;
+        found.step[i] = is_inside ? p->channels : 0;
     }
+    return found;
 }
 
-/* Channels of one row of Y, stride 1. Column j ends the window of pixel j - 2. */
-static inline void row_of_stride_1(const group *g, const band *from, int32_t pixels, int8_t *y,
-                                   size_t pitch) {
-    lanes first = g->bias, second = g->bias; /* of the windows that hold 2 and 1 columns so far */
-    __m256i before = _mm256_setzero_si256();
-    column x;
-    for (int32_t j = 0; j < pixels + 2;) {
-        int32_t end = column_at(from, j, &x);
-        end = end < pixels + 2 ? end : pixels + 2;
-        for (; j < end; ++j) {
-            __m256i below;
-            const lanes above = take_column(&x, &below);
-            const lanes beside = interleave(before, below);
-            lanes done = accumulate(first, above, &g->weight[LEFT]);
-            done = accumulate(done, beside, &g->weight[BELOW_LEFT]);
-            first = accumulate(second, above, &g->weight[MIDDLE]);
-            first = accumulate(first, beside, &g->weight[BELOW]);
-            second = accumulate(g->bias, above, &g->weight[RIGHT]);
-            before = below;
-            if (j >= 2) {
-                finish(g, done, y);
-                y += pitch;
-            }
-        }
-    }
+/* The same from channel c on. */
+static inline line line_from(const line *from, size_t c) {
+    line at = *from;
+    for (int i = 0; i < 3; ++i)
+        at.row[i] += at.step[i] ? c : 0;
+    at.y += c;
+    return at;
 }
 
-/* Channels of one row of Y, stride 2. Column 2 * i ends the window of pixel i - 1; the column
- * behind it is multiplied by 0 there. */
-static inline void row_of_stride_2(const group *g, const band *from, int32_t pixels, int8_t *y,
-                                   size_t pitch) {
-    lanes open = g->bias;
-    column x;
-    int32_t end = column_at(from, 0, &x);
-    for (int32_t j = 0; j <= 2 * pixels; j += 2) {
-        __m256i below, below_next;
-        if (j >= end)
-            end = column_at(from, j, &x);
-        const lanes above = take_column(&x, &below);
-        if (j + 1 >= end)
-            end = column_at(from, j + 1, &x);
-        const lanes above_next = take_column(&x, &below_next);
-        const lanes beside = interleave(below, below_next);
-        if (j > 0) {
-            open = accumulate(open, above, &g->weight[LEFT]);
-            finish(g, accumulate(open, beside, &g->weight[BELOW_LEFT]), y);
-            y += pitch;
-        }
-        open = accumulate(g->bias, above, &g->weight[RIGHT]);
-        open = accumulate(open, above_next, &g->weight[MIDDLE]);
-        open = accumulate(open, beside, &g->weight[BELOW]);
-    }
-}
-
-/* Rows first..last - 1 of Y, 16 channels at once; of fewer than 16 left over, some are made twice.
- */
-static void wide_rows(const midge_conv *p, uint32_t first, uint32_t last, const int8_t *padding) {
+/* At most LINES rows of Y, 16 channels at once; of fewer than 16 left over, some are made twice. */
+static void wide_rows(const midge_conv *p, uint32_t first, uint32_t count, const int8_t *padding) {
+    line lines[LINES];
     group g;
-    band from;
-    from.padding = padding;
-    from.left = p->left;
-    from.width = p->x_width;
+    for (uint32_t i = 0; i < count; ++i)
+        lines[i] = line_of(p, first + i, padding);
     for (size_t c = 0; c < p->out; c += GROUP) {
         c = c + GROUP <= p->out ? c : p->out - GROUP;
         const constants own = {p->bias + c, p->m + c, p->weight + c, p->out};
         prepare(&g, p, &own);
-        for (uint32_t row = first; row < last; ++row) {
-            int8_t *y = midge_row(&p->y, row) + c;
-            find_rows(p, row / p->y_height * (uint32_t)p->x_height, row % p->y_height, c, &from);
-            if (p->stride_x == 1)
-                row_of_stride_1(&g, &from, p->y_width, y, p->out);
-            else
-                row_of_stride_2(&g, &from, p->y_width, y, p->out);
-        }
+        if (p->stride_x == 1)
+            for (uint32_t i = 0; i < count; ++i)
+                row_of_stride_1(&g, p, line_from(&lines[i], c));
+        else
+            for (uint32_t i = 0; i < count; ++i)
+                row_of_stride_2(&g, p, line_from(&lines[i], c));
     }
 }
 
@@ -239,7 +259,8 @@ static void wide_rows(const midge_conv *p, uint32_t first, uint32_t last, const 
 static uint32_t rows_of_block(const midge_conv *p) {
     const uint32_t bytes = p->channels < CACHE_LINE ? (uint32_t)p->channels : CACHE_LINE;
     const uint32_t row = (uint32_t)(p->x_width * p->stride_y) * bytes;
-    return row < BLOCK ? BLOCK / row : 1;
+    const uint32_t rows = row < BLOCK ? BLOCK / row : 1;
+    return rows < LINES ? rows : LINES;
 }
 
 #endif

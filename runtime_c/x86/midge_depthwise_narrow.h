@@ -32,67 +32,89 @@ static void prepare_narrow(narrow *n, const midge_conv *p) {
     prepare(&n->g, p, &own);
 }
 
-/* Pixels side by side, from where their first window begins in three rows. */
-static inline void make_pixels(const narrow *n, const int8_t *const row[3], int8_t *y) {
+/* Makes the pixels whose first windows begin at these rows. */
+static inline void make_pixels(const narrow *n, line at) {
     const size_t next = n->channels;
-    lanes acc = n->g.bias;
-    for (int i = 0; i < 3; ++i) {
-        const size_t at = (size_t)i * next;
-        acc = accumulate(acc, interleave(widen(row[0] + at), widen(row[1] + at)),
-                         &n->g.weight[RIGHT + i]);
+    const int8_t *a = at.row[0], *b = at.row[1], *c = at.row[2];
+    const group *g = &n->g;
+    const __m256i corner = widen(c + 2 * next);
+    lanes acc = accumulate(g->bias, interleave(widen(a), widen(b)), &g->weight[RIGHT]);
+    acc = accumulate(acc, interleave(widen(a + next), widen(b + next)), &g->weight[MIDDLE]);
+    acc = accumulate(acc, interleave(widen(a + 2 * next), widen(b + 2 * next)), &g->weight[LEFT]);
+    acc = accumulate(acc, interleave(widen(c), widen(c + next)), &g->weight[BELOW]);
+    finish(g, accumulate(acc, interleave(corner, corner), &g->weight[BELOW_LEFT]), at.y);
+}
+
+/* Copies `count` bytes, at most WINDOW. */
+static inline void copy_bytes(int8_t *to, const int8_t *from, size_t count) {
+    if (count < 16) {
+        memcpy(to, from, count);
+        return;
     }
-    const __m256i last = widen(row[2] + 2 * next);
-    acc = accumulate(acc, interleave(widen(row[2]), widen(row[2] + next)), &n->g.weight[BELOW]);
-    acc = accumulate(acc, interleave(last, last), &n->g.weight[BELOW_LEFT]);
-    finish(&n->g, acc, y);
+    for (size_t i = 0;; i = i + 32 <= count ? i + 16 : count - 16) { /* the last ones overlap */
+        const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(from + i));
+        _mm_storeu_si128((__m128i *)(void *)(to + i), codes);
+        if (i + 16 == count)
+            return;
+    }
 }
 
 /* Copies what lies inside of X of the columns x..x + count - 1 of one row. */
-static void copy_columns(int8_t *to, const band *from, int i, int32_t x, int32_t count,
-                         size_t channels) {
-    const int32_t first = x < 0 ? 0 : x;
-    const int32_t last = x + count < from->width ? x + count : from->width;
-    memcpy(to, from->padding, WINDOW);
+static inline void copy_columns(int8_t *to, const line *from, int i, int32_t x, int32_t count,
+                                const midge_conv *p, const int8_t *padding) {
+    const int32_t first = x < 0 ? 0 : x, last = x + count < p->x_width ? x + count : p->x_width;
+    memcpy(to, padding, WINDOW);
     if (first < last && from->step[i])
-        memcpy(to + (size_t)(first - x) * channels, from->row[i] + (size_t)first * channels,
-               (size_t)(last - first) * channels);
+        copy_bytes(to + (size_t)(first - x) * p->channels,
+                   from->row[i] + (size_t)first * p->channels,
+                   (size_t)(last - first) * p->channels);
 }
 
-/* One row of Y. */
-static void narrow_row(const narrow *n, const band *from, const midge_conv *p, int8_t *y) {
-    const int32_t width = (int32_t)n->channels;
-    for (int32_t ox = 0; ox < p->y_width; ox += n->pixels) {
-        const int32_t x = ox * p->stride_x - from->left, left = p->y_width - ox;
-        const int8_t *row[3];
-        int8_t copy[3][WINDOW], codes[GROUP];
-        const int is_inside = x >= 0 && (x + 2) * width + GROUP <= from->width * width;
-        for (int i = 0; i < 3; ++i) {
-            row[i] = copy[i];
-            if (is_inside)
-                row[i] = from->step[i] ? from->row[i] + x * width : from->padding;
-            else
-                copy_columns(copy[i], from, i, x, n->pixels + 2, n->channels);
-        }
-        if (left * width >= GROUP) {
-            make_pixels(n, row, y); /* what lies behind them in the row is made later */
-        } else {
-            make_pixels(n, row, codes);
-            memcpy(y, codes, (size_t)(left < n->pixels ? left : n->pixels) * n->channels);
-        }
-        y += (size_t)n->pixels * n->channels;
+/* Makes the pixels from ox on through copies of what they read and write. */
+static void make_copied(const narrow *n, const midge_conv *p, const line *from, int32_t ox,
+                        const int8_t *padding) {
+    int8_t copy[3][WINDOW], codes[GROUP];
+    const line at = {{copy[0], copy[1], copy[2]}, {0, 0, 0}, codes};
+    const int32_t left = p->y_width - ox;
+    for (int i = 0; i < 3; ++i)
+        copy_columns(copy[i], from, i, ox * p->stride_x - p->left, n->pixels + 2, p, padding);
+    make_pixels(n, at);
+    memcpy(from->y + (size_t)ox * n->channels, codes,
+           (size_t)(left < n->pixels ? left : n->pixels) * n->channels);
+}
+
+/* One row of Y. Where 16 bytes lie inside of the rows they are read and written there: what is
+ * written behind the last of the pixels is made later. */
+static void narrow_row(const narrow *n, const midge_conv *p, const line *from,
+                       const int8_t *padding) {
+    const int32_t channels = (int32_t)n->channels, spread = (GROUP + channels - 1) / channels;
+    const int32_t room = p->x_width - 2 - spread + p->left, by_y = p->y_width - spread;
+    const int32_t by_x = room < 0 ? -1 : room / p->stride_x, last = by_x < by_y ? by_x : by_y;
+    int32_t ox = 0;
+    for (; ox < p->y_width && ox * p->stride_x < p->left; ox += n->pixels)
+        make_copied(n, p, from, ox, padding);
+    line at = *from;
+    for (int i = 0; i < 3; ++i) {
+        at.row[i] += at.step[i] * (size_t)(ox * p->stride_x - p->left);
+        at.step[i] *= (size_t)(n->pixels * p->stride_x);
     }
+    at.y += (size_t)ox * n->channels;
+    for (; ox <= last; ox += n->pixels) {
+        make_pixels(n, at);
+        for (int i = 0; i < 3; ++i)
+            at.row[i] += at.step[i];
+        at.y += (size_t)n->pixels * n->channels;
+    }
+    for (; ox < p->y_width; ox += n->pixels)
+        make_copied(n, p, from, ox, padding);
 }
 
 static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, const int8_t *padding) {
     narrow n;
-    band from;
-    from.padding = padding;
-    from.left = p->left;
-    from.width = p->x_width;
     prepare_narrow(&n, p);
     for (uint32_t row = first; row < last; ++row) {
-        find_rows(p, row / p->y_height * (uint32_t)p->x_height, row % p->y_height, 0, &from);
-        narrow_row(&n, &from, p, midge_row(&p->y, row));
+        const line from = line_of(p, row, padding);
+        narrow_row(&n, p, &from, padding);
     }
 }
 

@@ -153,3 +153,13 @@ def test_depthwise_of_many_rows_is_cut_into_blocks(kernel_calls, kernel_call):
     for stride in (1, 2):
         window = Window(rng, 40, (3, 3), (stride, stride), (1, 1, 1, 1), (40, 33))
         depthwise(kernel_calls, kernel_call.codes, window)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise_of_few_channels_and_every_width(kernel_calls, kernel_call, stride):
+    rng = np.random.default_rng(stride)
+    for channels in (1, 3, 7, 8, 15):
+        for width in range(1, 12):
+            pads = (1, int(rng.integers(0, 3)), 1, 2)
+            window = Window(rng, channels, (3, 3), (stride, stride), pads, (3, width))
+            depthwise(kernel_calls, kernel_call.codes, window)

@@ -7,8 +7,8 @@
  *     midge_pthreads_stop(&pool);
  *
  * The threads watch for work for some microseconds before they sleep, so that the steps of a
- * network follow one another without waiting for the scheduler. One pool serves one caller at a
- * time.
+ * network follow one another without waiting for the scheduler. Where they come late the caller has
+ * done their work. One pool serves one caller at a time.
  */
 #ifndef MIDGE_PTHREADS_H
 #define MIDGE_PTHREADS_H
@@ -18,24 +18,16 @@
 
 #define MIDGE_PTHREADS_MAX 64u
 
-struct midge_pthreads;
-
-/* One thread of a pool. */
-typedef struct midge_pthread {
-    struct midge_pthreads *pool;
-    uint32_t index;
-    pthread_t thread;
-} midge_pthread;
-
 typedef struct midge_pthreads {
     uint32_t threads; /* the caller is number 0 of them */
-    midge_pthread member[MIDGE_PTHREADS_MAX];
+    pthread_t member[MIDGE_PTHREADS_MAX];
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    uint32_t round;    /* changes when there is work */
+    uint64_t ticket;   /* round, number of parts, next part: what threads take parts from */
     uint32_t sleeping; /* threads inside of pthread_cond_wait */
-    uint32_t left;     /* threads that have not finished this round */
-    uint32_t count;    /* of the work; 0 ends the threads */
+    uint32_t done;     /* parts of this round that are finished */
+    uint32_t first;    /* what is added to the number of a part */
+    int stopping;      /* no further round comes */
     void (*work)(void *argument, uint32_t index);
     void *argument;
 } midge_pthreads;

@@ -83,6 +83,7 @@ NETWORKS = (
     Network("VWW", FLOAT32, "vww_mnv1_025_96_fp32.onnx", "vww_mnv1_025_96_fp32.tflite"),
     Network("IC", FLOAT32, "ic01_resnet8_fp32.onnx", "ic01_resnet8_fp32.tflite"),
     Network("AD", FLOAT32, "ad01_autoencoder_fp32.onnx"),
+    Network("one Relu", FLOAT32),
 )
 
 
@@ -134,7 +135,9 @@ def files(network: Network, scratch: Path, python: str, engines: dict[str, str])
 def exported(name: str) -> Path:
     """Return the float file of an exported network, made once for each state of the script."""
     text = Path(x86_networks.__file__).read_bytes()
-    path = cache_directory() / f"{name}-{hashlib.sha256(text).hexdigest()[:12]}.onnx"
+    path = (
+        cache_directory() / f"{name.replace(' ', '-')}-{hashlib.sha256(text).hexdigest()[:12]}.onnx"
+    )
     if not path.exists():
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             x86_networks.export(name, Path(folder) / path.name)

@@ -1,4 +1,4 @@
-"""MobileNetV2 and ResNet-18 with seeded weights, exported from PyTorch to float ONNX files.
+"""MobileNetV2, ResNet-18 and one Relu: float ONNX files with seeded weights, from PyTorch.
 
 Nobody trained them: they show speed and size only. Windows of stride 2 pad as SAME of TensorFlow,
 what is odd at the end, so that a .tflite file holds the same network without one more operator.
@@ -90,6 +90,7 @@ def resnet18(torch: Any) -> Any:
 
 
 NETWORKS: dict[str, tuple[Callable[[Any], Any], int]] = {  # and height and width of the input
+    "one Relu": (lambda torch: torch.nn.ReLU(), 2),  # shows what a call costs
     "MobileNetV2-224": (lambda torch: mobilenet_v2(torch, 1.0, CLASSES), 224),
     "MobileNetV2-0.3-80": (lambda torch: mobilenet_v2(torch, 0.3, CLASSES), 80),
     "ResNet-18": (resnet18, 224),

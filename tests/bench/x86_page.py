@@ -26,9 +26,9 @@ inside one run. Where an engine was interrupted in most of its bursts, all engin
 compared by CPU time, which the table says.
 
 The timed call is the engine's own run on inputs that are in place, by its cheapest entry from
-Python; that entry costs about 0.2 us in LiteRT, 2 in ONNX Runtime and 6 in OpenVINO. The C also
-copies its input in before every run, because a run may lay its results over it. OpenVINO computes
-with one stream, and float32 as float32. ONNX Runtime and OpenVINO run as they are installed.
+Python; `one Relu`, of twelve numbers, shows what that entry costs. The C also copies its input in
+before every run, because a run may lay its results over it. OpenVINO computes with one stream, and
+float32 as float32. ONNX Runtime and OpenVINO run as they are installed.
 
 `differs` is the largest difference of an output from midge's executor, in terms of the range of
 that output. The codes of the C must be equal, or the script fails. Inputs are random over the whole

@@ -129,13 +129,19 @@ class Network:
             fields = {"fusedActivationFunction": self.activation(op)}
             self.operator("ADD", op.inputs, op.output, ("AddOptions", fields))
         elif isinstance(p, UnaryF32) and (p.kind, p.alpha) == ("clip", 0.0):
-            last = self.operators[-1]
-            assert last["outputs"] == [op.inputs[0]], f"{op.name}: stands alone"
-            known = {float("inf"): "RELU", 6.0: "RELU6"}
-            last["options"][1]["fusedActivationFunction"] = ACTIVATION + known[p.beta]
-            last["outputs"] = [op.output]
+            self.clip(op, {float("inf"): "RELU", 6.0: "RELU6"}[p.beta])
         else:
             raise TypeError(f"{op.name}: {type(p).__name__} has no form in the .tflite file")
+
+    def clip(self, op: PlanOp, activation: str) -> None:
+        """Fuse an activation into the operator that makes its input, or append it."""
+        last = self.operators[-1] if self.operators else None
+        if last is None:
+            self.operator(activation, op.inputs, op.output, None)
+            return
+        assert last["outputs"] == [op.inputs[0]], f"{op.name}: stands alone"
+        last["options"][1]["fusedActivationFunction"] = ACTIVATION + activation
+        last["outputs"] = [op.output]
 
     def convolution(self, op: PlanOp, p: Conv2d | Conv2dF32) -> None:
         """Append CONV_2D or DEPTHWISE_CONV_2D."""
@@ -219,7 +225,7 @@ class Network:
         self.tensors.append({**made, "array": name, "axis": axis})
         return len(self.tensors) - 1
 
-    def operator(self, op: str, inputs: Any, output: int, options: tuple[str, Any]) -> None:
+    def operator(self, op: str, inputs: Any, output: int, options: tuple[str, Any] | None) -> None:
         """Append an operator."""
         self.operators.append(
             {"op": op, "inputs": list(inputs), "outputs": [output], "options": options}

@@ -8,6 +8,14 @@
 
 #define WINDOW 64 /* bytes of a row that pixels made at once read: 2 * 15 + 16 at most */
 
+/* Tells the compiler that the constants of a group may have changed: each is then read where it is
+ * multiplied by, in place of being lifted out of the loop over pixels and spilled. */
+#ifdef _MSC_VER
+#define READ_AGAIN(g) ((void)(g))
+#else
+#define READ_AGAIN(g) __asm__ volatile("" : : "r"(g) : "memory")
+#endif
+
 /* What does not change from row to row. */
 typedef struct narrow {
     group g;
@@ -59,28 +67,50 @@ static inline void copy_bytes(int8_t *to, const int8_t *from, size_t count) {
     }
 }
 
-/* Copies what lies inside of X of the columns x..x + count - 1 of one row. */
-static inline void copy_columns(int8_t *to, const line *from, int i, int32_t x, int32_t count,
-                                const midge_conv *p, const int8_t *padding) {
-    const int32_t first = x < 0 ? 0 : x, last = x + count < p->x_width ? x + count : p->x_width;
-    memcpy(to, padding, WINDOW);
-    if (first < last && from->step[i])
-        copy_bytes(to + (size_t)(first - x) * p->channels,
-                   from->row[i] + (size_t)first * p->channels,
-                   (size_t)(last - first) * p->channels);
-}
-
 /* Makes the pixels from ox on through copies of what they read and write. */
 static void make_copied(const narrow *n, const midge_conv *p, const line *from, int32_t ox,
                         const int8_t *padding) {
     int8_t copy[3][WINDOW], codes[GROUP];
     const line at = {{copy[0], copy[1], copy[2]}, {0, 0, 0}, codes};
-    const int32_t left = p->y_width - ox;
-    for (int i = 0; i < 3; ++i)
-        copy_columns(copy[i], from, i, ox * p->stride_x - p->left, n->pixels + 2, p, padding);
+    const int32_t left = p->y_width - ox, x = ox * p->stride_x - p->left;
+    const int32_t first = x < 0 ? 0 : x, end = x + n->pixels + 2; /* columns inside of X */
+    const int32_t count = (end < p->x_width ? end : p->x_width) - first;
+    for (int i = 0; i < 3; ++i) {
+        memcpy(copy[i], padding, WINDOW);
+        if (count > 0 && from->step[i])
+            copy_bytes(copy[i] + (size_t)(first - x) * n->channels,
+                       from->row[i] + (size_t)first * n->channels, (size_t)count * n->channels);
+    }
     make_pixels(n, at);
-    memcpy(from->y + (size_t)ox * n->channels, codes,
-           (size_t)(left < n->pixels ? left : n->pixels) * n->channels);
+    copy_bytes(from->y + (size_t)ox * n->channels, codes,
+               (size_t)(left < n->pixels ? left : n->pixels) * n->channels);
+}
+
+/* Where the window of pixel ox begins; steps are columns. */
+static inline line pixel_at(const midge_conv *p, const line *from, int32_t ox) {
+    line at = *from;
+    for (int i = 0; i < 3; ++i)
+        at.row[i] += at.step[i] * (size_t)(ox * p->stride_x - p->left);
+    at.y += (size_t)ox * p->out;
+    return at;
+}
+
+/* Makes pixels from ox on, two columns to the next ones, and returns the first that is not made:
+ * the last or one more. */
+static inline int32_t make_chain(const narrow *n, const midge_conv *p, const line *from, int32_t ox,
+                                 int32_t last) {
+    const int32_t pixels = n->pixels;
+    const size_t next = (size_t)pixels * n->channels;
+    line at = pixel_at(p, from, ox);
+    lanes open = n->g.bias;
+    column x = next_column(&at);
+    add_columns(&n->g, &open, x, next_column(&at));
+    for (; ox + pixels <= last; ox += pixels, at.y += next) {
+        READ_AGAIN(&n->g);
+        x = next_column(&at);
+        finish(&n->g, add_columns(&n->g, &open, x, next_column(&at)), at.y);
+    }
+    return ox;
 }
 
 /* One row of Y. Where 16 bytes lie inside of the rows they are read and written there: what is
@@ -93,18 +123,10 @@ static void narrow_row(const narrow *n, const midge_conv *p, const line *from,
     int32_t ox = 0;
     for (; ox < p->y_width && ox * p->stride_x < p->left; ox += n->pixels)
         make_copied(n, p, from, ox, padding);
-    line at = *from;
-    for (int i = 0; i < 3; ++i) {
-        at.row[i] += at.step[i] * (size_t)(ox * p->stride_x - p->left);
-        at.step[i] *= (size_t)(n->pixels * p->stride_x);
-    }
-    at.y += (size_t)ox * n->channels;
-    for (; ox <= last; ox += n->pixels) {
-        make_pixels(n, at);
-        for (int i = 0; i < 3; ++i)
-            at.row[i] += at.step[i];
-        at.y += (size_t)n->pixels * n->channels;
-    }
+    if (n->pixels * p->stride_x == 2 && ox <= last)
+        ox = make_chain(n, p, from, ox, last);
+    for (; ox <= last; ox += n->pixels)
+        make_pixels(n, pixel_at(p, from, ox));
     for (; ox < p->y_width; ox += n->pixels)
         make_copied(n, p, from, ox, padding);
 }

@@ -163,11 +163,35 @@ def facts(level: str) -> dict[str, Any]:
 
 def test_the_page_shows_times_memory_and_wrong_answers(load) -> None:
     text = load("x86_page").page(facts("avx2, int8"))
-    assert "| net, int8 | 8.0 | 10.0 LiteRT | 0.80 | 2.0 / 1.0 | 1.250 |" in text
+    assert "| network | C, us | x ONNX Runtime | x LiteRT | x OpenVINO | threads speed up |" in text
+    assert "| net, int8 | 8.0 |  | 0.80 (1.00) |  |  | 2.0 / 1.0 | 4.0 | 1.250 |" in text
     assert "| C best, int8 | 8.0 (7.0 to 9.0) | 0.80 | 2.0 | 2.0 | 4.0 | 0.00% |" in text
     assert "**20.00%**" in text
     assert "CPU time; load 0.5 to 0.6" in text
     assert "OpenVINO is left out" in text
+
+
+def test_a_build_that_keeps_all_channels_is_shown_too(load) -> None:
+    known = facts("avx2, int8")
+    (result,) = known["results"]
+    label = "C best, int8, all channels"
+    result["race"]["timings"][label] = {**result["race"]["timings"]["C best, int8"]}
+    result["build_of"][label] = "all channels"
+    result["builds"]["all channels"] = result["builds"]["speed"]
+    text = load("x86_page").page(known)
+    assert "| net, int8, all channels | 8.0 |  | 0.80 (1.00) |" in text
+
+
+def test_several_threads_are_compared_with_one_and_with_the_peers_threads(load) -> None:
+    known = facts("avx2, int8")
+    (result,) = known["results"]
+    timings, build_of = result["race"]["timings"], result["build_of"]
+    result["threads"] = 2
+    timings["C best, int8, 2 threads"] = {**timings["C best, int8"], "median_us": 5.0}
+    timings["LiteRT, 2 threads"] = timings.pop("LiteRT")
+    build_of["C best, int8, 2 threads"] = "speed"
+    text = load("x86_page").page(known)
+    assert "| net, int8, 2 threads | 5.0 |  | 0.50 (1.00) |  | 1.60 |" in text
 
 
 def test_the_page_says_that_avx2_is_no_vnni(load) -> None:

@@ -75,8 +75,8 @@ def _body(facts: Facts) -> Iterator[str]:
     yield ""
     yield "## In short"
     yield ""
-    yield "Time of the C's best instruction set, built for speed, in terms of others in one run: ratio"
-    yield "of the medians, and in brackets of the 10th percentiles, which are those of a calm machine."
+    yield "Time of the C's best instruction set, built for speed, in terms of others in one run: the"
+    yield "ratio of the medians, in brackets that of the 10th percentiles: those of a calm machine."
     yield ""
     yield from _summary(facts["results"])
     for result in facts["results"]:
@@ -97,9 +97,10 @@ def _summary(results: Sequence[Facts]) -> Iterator[str]:
             small = result["builds"].get("size") if build is result["builds"]["speed"] else None
             arenas = " / ".join(kb(b["arena"]) for b in (build, small) if b)
             constants = (build["const"] + build["records"]) / (build["ideal"] or 1)
+            shown = f"{constants:.3f}" if build["ideal"] else ""
             yield (
-                f"| {title} | {microseconds(timing['median_us'])} | {against} | {number(speed_up)} | {arenas} "
-                f"| {kb(build['flash'])} | {f'{constants:.3f}' if build['ideal'] else ''} |"
+                f"| {title} | {microseconds(timing['median_us'])} | {against} "
+                f"| {number(speed_up)} | {arenas} | {kb(build['flash'])} | {shown} |"
             )
 
 

@@ -41,7 +41,7 @@ def row_window(plan: Plan, op: PlanOp) -> RowWindow | None:
     if len(x.shape) != 4 or len(y.shape) != 4 or x.shape[0] != 1:
         return None
     match op.params:
-        case Conv2d(weight=weight, weight_zero_point=0) as p:
+        case Conv2d(weight=weight) as p:
             extent, stride, top = (weight.shape[1] - 1) * p.dilation[0] + 1, p.stride[0], p.pads[0]
         case Pool2d() as p:
             extent, stride, top = p.kernel[0], p.stride[0], p.pads[0]

@@ -1,14 +1,13 @@
 """Turns float32 and dynamic steps of a Plan into the records that the C runtime carries out."""
 
 from collections.abc import Callable, Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from midge.convert.emit_moves import constant_record, pad_words, strides
-from midge.convert.emit_step import Record, Step, Words, bits, count, record
+from midge.convert.emit_step import Record, Step, Words, bits, count, image_rows, record
 from midge.convert.pack_float import conv2d_panels, panels
 from midge.convert.plan_float import (
     BinaryF32,
@@ -72,17 +71,18 @@ def _conv2d(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, Conv2dF32)
     if _is_product(p):
-        return [_product(step, p, prod(step.x[0].shape[:-1]))]
+        return [_product(step, p, image_rows(step.y), step.y.shape[2])]
     title = f"{step.op.name}: bias, weights"
-    if p.groups == step.x[0].shape[3] and p.scale is None:
+    if p.groups == step.x[0].shape[3] > 1 and p.scale is None:
         weight = np.moveaxis(p.weight[..., 0], 0, -1)
         data: tuple[Array, ...] = (p.bias, weight)
         kernel = "midge_depthwise_conv2d_f32"
     else:
         data = _layer_data(p, conv2d_panels(p.weight, p.groups))
         kernel = f"midge_conv2d_f32{'_s8' * (p.scale is not None)}"
-    words = {"MIDGE_OP_DATA": step.data.append(title, *data)}
-    return [record(step, kernel, {**words, **_image_words(step, p, step.x[0].shape)})]
+    words: Words = {"MIDGE_OP_DATA": step.data.append(title, *data)}
+    words |= _image_words(step, p, step.x[0].shape)
+    return [record(step, kernel, words, image_rows(step.y))]
 
 
 def _layer_data(p: Conv2dF32 | FullyConnectedF32, weight: Array) -> tuple[Array, ...]:
@@ -90,23 +90,23 @@ def _layer_data(p: Conv2dF32 | FullyConnectedF32, weight: Array) -> tuple[Array,
     return (p.bias, weight) if p.scale is None else (p.bias, p.scale, weight)
 
 
-def _product(step: Step, p: Conv2dF32 | FullyConnectedF32, rows: int) -> Record:
+def _product(step: Step, p: Conv2dF32 | FullyConnectedF32, rows: int, pixels: int) -> Record:
     weight = p.weight.reshape(len(p.weight), -1)
     data = _layer_data(p, panels(weight))
     words: Words = {
         "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: bias, weights", *data),
-        "MIDGE_FC_PIXELS": rows,
+        "MIDGE_FC_PIXELS": pixels,
         "MIDGE_FC_DEPTH": weight.shape[1],
         "MIDGE_FC_CHANNELS": len(weight),
         **_limits(p.limits),
     }
-    return record(step, f"midge_fully_connected_f32{'_s8' * (p.scale is not None)}", words)
+    return record(step, f"midge_fully_connected_f32{'_s8' * (p.scale is not None)}", words, rows)
 
 
 def _fully_connected(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, FullyConnectedF32)
-    return [_product(step, p, count(step.x[0]) // p.weight.shape[1])]
+    return [_product(step, p, 1, count(step.x[0]) // p.weight.shape[1])]
 
 
 def _matmul(step: Step) -> list[Record]:
@@ -193,7 +193,7 @@ def _pool2d(step: Step) -> list[Record]:
         "MIDGE_POOL_PADS": step.pair("pads", *p.pads[:2]),
         "MIDGE_POOL_COUNTS": int(p.kind == "average" and not p.count_include_pad),
     }
-    return [record(step, f"midge_{p.kind}_pool_f32", words)]
+    return [record(step, f"midge_{p.kind}_pool_f32", words, image_rows(step.y))]
 
 
 def _softmax(step: Step) -> list[Record]:
@@ -241,19 +241,21 @@ def _dynamic_quantize(step: Step) -> list[Record]:
 def _fully_connected_dynamic(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, FullyConnectedDynamic)
-    return [_dynamic_product(step, p)]
+    return [_dynamic_product(step, p, 1, count(step.y) // len(p.weight))]
 
 
-def _dynamic_product(step: Step, p: FullyConnectedDynamic | Conv2dDynamic) -> Record:
+def _dynamic_product(
+    step: Step, p: FullyConnectedDynamic | Conv2dDynamic, rows: int, pixels: int
+) -> Record:
     weight = p.weight.reshape(len(p.weight), -1)
     words: Words = {
         "MIDGE_OP_DATA": _dynamic_data(step, p),
-        "MIDGE_FC_PIXELS": count(step.y) // len(weight),
+        "MIDGE_FC_PIXELS": pixels,
         "MIDGE_FC_DEPTH": weight.shape[1],
         "MIDGE_FC_CHANNELS": len(weight),
         **_limits(p.limits),
     }
-    return record(step, "midge_fully_connected_dynamic", words)
+    return record(step, "midge_fully_connected_dynamic", words, rows)
 
 
 def _dynamic_data(step: Step, p: FullyConnectedDynamic | Conv2dDynamic) -> int:
@@ -264,9 +266,9 @@ def _conv2d_dynamic(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, Conv2dDynamic)
     if _is_product(p):
-        return [_dynamic_product(step, p)]
+        return [_dynamic_product(step, p, image_rows(step.y), step.y.shape[2])]
     words = {"MIDGE_OP_DATA": _dynamic_data(step, p), **_image_words(step, p, p.x_shape)}
-    return [record(step, "midge_conv2d_dynamic", words)]
+    return [record(step, "midge_conv2d_dynamic", words, image_rows(step.y))]
 
 
 FLOAT_RECORDS: dict[type, Callable[[Step], list[Record]]] = {

@@ -36,7 +36,7 @@ class Conv2dF32:
         stride: (y, x).
         pads: (top, left, bottom, right).
         dilation: (y, x).
-        groups: as in ONNX Conv; groups == C selects the depthwise kernel.
+        groups: as in ONNX Conv; groups == C > 1 selects the depthwise kernel.
         scale: float32 [O] of int8 weights, which stand for weight * scale[o]; else None.
         limits: of the output.
     """

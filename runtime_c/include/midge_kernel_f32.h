@@ -108,23 +108,23 @@ static inline midge_image midge_pool_image(const midge_op *op) {
     return p;
 }
 
-/* Calls `pixel` for every output pixel, in order. */
+/* Calls `pixel` for every output pixel of rows first..last - 1 of all images, in order. */
 MIDGE_INLINE void midge_each_pixel(const midge_image *p, const void *layer,
-                                   midge_pixel_function pixel) {
+                                   const midge_strip *strip, midge_pixel_function pixel) {
+    const uint32_t height = (uint32_t)p->y_height;
+    const size_t image = (size_t)p->x_height * (size_t)p->x_width * p->channels;
     midge_pixel at;
-    at.x = at.y = 0;
-    for (int32_t n = p->batch; n > 0; --n) {
-        for (int32_t oy = 0; oy < p->y_height; ++oy) {
-            at.rows =
-                midge_clip(oy * p->stride_y - p->top, p->kernel_height, p->dilation_y, p->x_height);
-            for (int32_t ox = 0; ox < p->y_width; ++ox) {
-                at.columns = midge_clip(ox * p->stride_x - p->left, p->kernel_width, p->dilation_x,
-                                        p->x_width);
-                pixel(p, layer, &at);
-                at.y += p->out;
-            }
+    at.y = strip->first * (size_t)p->y_width * p->out;
+    for (uint32_t row = strip->first; row < strip->last; ++row) {
+        const int32_t oy = (int32_t)(row % height);
+        at.x = row / height * image;
+        at.rows =
+            midge_clip(oy * p->stride_y - p->top, p->kernel_height, p->dilation_y, p->x_height);
+        for (int32_t ox = 0; ox < p->y_width; ++ox, at.y += p->out) {
+            at.columns =
+                midge_clip(ox * p->stride_x - p->left, p->kernel_width, p->dilation_x, p->x_width);
+            pixel(p, layer, &at);
         }
-        at.x += (size_t)p->x_height * (size_t)p->x_width * p->channels;
     }
 }
 

@@ -14,15 +14,14 @@ enum {
 };
 
 /* midge_conv2d_f32, midge_depthwise_conv2d_f32: words MIDGE_CONV_X_SIZE to MIDGE_CONV_GROUPS and
- * the limits. Data: float32 bias [O], weights (depthwise [kh, kw, O]; else, group by group, panels
- * of the next 16, 8, 4 or 1 output channels, the widest that fits, each [kh, kw, C / groups,
- * width]).
- * midge_conv2d_f32_s8: int8 weights. Data: float32 bias [O], scales [O], int8 panels.
- * midge_fully_connected_f32, midge_fully_connected_f32_s8: words MIDGE_FC_PIXELS to
- * MIDGE_FC_CHANNELS, the limits and the same data with panels [depth, width].
- * midge_conv2d_dynamic, midge_fully_connected_dynamic: the same words; X is what
- * midge_dynamic_quantize writes. Data: float32 bias [O], scales [O], int8 weights as
- * midge_conv2d_s8 and midge_fully_connected_s8 have them. */
+ * the limits; N * H rows, all of X and Y lying in the arena. Data: float32 bias [O], weights
+ * (depthwise [kh, kw, O]; else, group by group, panels of the next 16, 8, 4 or 1 output channels,
+ * the widest that fits, each [kh, kw, C / groups, width]). midge_conv2d_f32_s8: int8 weights. Data:
+ * float32 bias [O], scales [O], int8 panels. midge_fully_connected_f32,
+ * midge_fully_connected_f32_s8: words MIDGE_FC_PIXELS to MIDGE_FC_CHANNELS, the limits and the same
+ * data with panels [depth, width]. midge_conv2d_dynamic, midge_fully_connected_dynamic: the same
+ * words; X is what midge_dynamic_quantize writes. Data: float32 bias [O], scales [O], int8 weights
+ * as midge_conv2d_s8 and midge_fully_connected_s8 have them. */
 
 /* midge_matmul_f32: Y [batch, rows, columns] = A [rows, depth] times B [depth, columns]. */
 enum {
@@ -99,7 +98,7 @@ typedef enum midge_unary_kind {
 } midge_unary_kind;
 
 /* midge_max_pool_f32 and midge_average_pool_f32: words MIDGE_POOL_X_SIZE to MIDGE_POOL_COUNTS;
- * with MIDGE_POOL_COUNTS 1 an average divides by the number of elements inside X. */
+ * with MIDGE_POOL_COUNTS 1 an average divides by the number of elements inside X. N * H rows. */
 
 /* midge_softmax_f32 over the last axis of X [rows, depth]: MIDGE_SOFTMAX_ROWS, _DEPTH and this. */
 enum {

@@ -137,13 +137,14 @@ MIDGE_INLINE void midge_store_panel(midge_real *y, const float *acc, size_t c, s
     }
 }
 
-/* Y [rows, channels] = X [rows, depth] times the weights. */
+/* Y [rows, pixels, channels] = X [rows, pixels, depth] times the weights. */
 MIDGE_INLINE void midge_fully_connected(const midge_strip *strip, const midge_op *op, int codes) {
     const size_t channels = op->word[MIDGE_FC_CHANNELS], depth = op->word[MIDGE_FC_DEPTH];
+    const size_t pixels = op->word[MIDGE_FC_PIXELS], first = strip->first * pixels;
     const midge_layer_f32 p = midge_read_layer(strip, op, depth, channels, codes);
-    const midge_real *x = p.x;
-    midge_real *y = p.y;
-    for (uint32_t row = op->word[MIDGE_FC_PIXELS]; row > 0; --row, x += depth, y += channels) {
+    const midge_real *x = p.x + first * depth;
+    midge_real *y = p.y + first * channels;
+    for (size_t left = strip->last * pixels - first; left > 0; --left, x += depth, y += channels) {
         for (size_t c = 0; c < channels;) {
             const size_t lanes = midge_panel_width(channels - c);
             float acc[MIDGE_LANES] = {0};

@@ -33,5 +33,5 @@ void midge_average_pool_f32(const midge_strip *strip, const midge_op *op) {
     p.x = midge_reals_at(strip, op, MIDGE_OP_X);
     p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
     p.counts = op->word[MIDGE_POOL_COUNTS] != 0;
-    midge_each_pixel(&image, &p, average_pixel);
+    midge_each_pixel(&image, &p, strip, average_pixel);
 }

@@ -37,5 +37,5 @@ static void conv_pixel(const midge_image *image, const void *layer, const midge_
 void midge_conv2d_dynamic(const midge_strip *strip, const midge_op *op) {
     const midge_image image = midge_conv_image(op);
     const midge_dynamic p = midge_read_dynamic(strip, op, image.out);
-    midge_each_pixel(&image, &p, conv_pixel);
+    midge_each_pixel(&image, &p, strip, conv_pixel);
 }

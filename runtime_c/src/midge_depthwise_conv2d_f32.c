@@ -58,5 +58,5 @@ void midge_depthwise_conv2d_f32(const midge_strip *strip, const midge_op *op) {
     p.bias = midge_constants(strip, op->word[MIDGE_OP_DATA]);
     p.weight = p.bias + image.out;
     p.limits = midge_read_limits(op);
-    midge_each_pixel(&image, &p, depthwise_pixel);
+    midge_each_pixel(&image, &p, strip, depthwise_pixel);
 }

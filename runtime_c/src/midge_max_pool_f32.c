@@ -26,5 +26,5 @@ void midge_max_pool_f32(const midge_strip *strip, const midge_op *op) {
     pool p;
     p.x = midge_reals_at(strip, op, MIDGE_OP_X);
     p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
-    midge_each_pixel(&image, &p, max_pixel);
+    midge_each_pixel(&image, &p, strip, max_pixel);
 }

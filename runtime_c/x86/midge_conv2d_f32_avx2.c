@@ -1,0 +1,25 @@
+/* midge_conv2d_f32_avx2.c - float32 convolution: 16 channels of 6 pixels at once. */
+#include "midge_x86.h"
+
+#if MIDGE_X86
+
+#include "midge_patch_f32.h"
+
+static void make_patch(const midge_image *image, const void *layer, const midge_patch *patch,
+                       midge_span rows, midge_span columns) {
+    midge_conv_patch(image, (const midge_layer_f32 *)layer, patch, rows, columns, 0);
+}
+
+void midge_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op) {
+    const midge_image image = midge_conv_image(op);
+    const size_t taps = (size_t)(image.kernel_height * image.kernel_width);
+    const midge_layer_f32 layer =
+        midge_read_layer(strip, op, taps * (image.channels / image.groups), image.out, 0);
+    midge_each_patch(&image, &layer, layer.x, layer.y, strip, make_patch);
+}
+
+MIDGE_TARGET_END
+
+#else
+typedef int midge_nothing;
+#endif

@@ -1,0 +1,16 @@
+/* midge_fully_connected_f32_avx2.c - float32 matrix product: 16 channels of 6 pixels at once. */
+#include "midge_x86.h"
+
+#if MIDGE_X86
+
+#include "midge_tile_f32.h"
+
+void midge_fully_connected_f32_avx2(const midge_strip *strip, const midge_op *op) {
+    midge_product_rows(strip, op, 0);
+}
+
+MIDGE_TARGET_END
+
+#else
+typedef int midge_nothing;
+#endif

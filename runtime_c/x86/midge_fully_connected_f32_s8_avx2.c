@@ -1,0 +1,17 @@
+/* midge_fully_connected_f32_s8_avx2.c - float32 matrix product with int8 weights: 16 channels of 6
+ * pixels at once. */
+#include "midge_x86.h"
+
+#if MIDGE_X86
+
+#include "midge_tile_f32.h"
+
+void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op) {
+    midge_product_rows(strip, op, 1);
+}
+
+MIDGE_TARGET_END
+
+#else
+typedef int midge_nothing;
+#endif

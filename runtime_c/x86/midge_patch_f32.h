@@ -1,0 +1,108 @@
+/* midge_patch_f32.h - float convolutions, patch by patch, for AVX2. Private.
+ *
+ * The pixels of a patch have the same taps inside the input: one patch is the interior of an image,
+ * others are its edges and corners, and padding costs nothing.
+ *
+ * Included as midge_tile_f32.h is.
+ */
+#ifndef MIDGE_PATCH_F32_H
+#define MIDGE_PATCH_F32_H
+
+#include "midge_tile_f32.h"
+
+/* The window above position `at` of an axis, clipped; how many of the next ones, below `end`, have
+ * the same taps. */
+typedef struct midge_stretch {
+    midge_span span;
+    int32_t count;
+} midge_stretch;
+
+static inline midge_stretch midge_stretch_at(int32_t at, int32_t end, int32_t stride, int32_t pad,
+                                             int32_t taps, int32_t dilation, int32_t size) {
+    midge_stretch s;
+    s.span = midge_clip(at * stride - pad, taps, dilation, size);
+    for (s.count = 1; at + s.count < end; ++s.count) {
+        const midge_span next = midge_clip((at + s.count) * stride - pad, taps, dilation, size);
+        if (next.first != s.span.first || next.last != s.span.last)
+            break;
+    }
+    return s;
+}
+
+/* Called with the pixels from row oy and column ox of an image on, x and y its first one and its
+ * first output. */
+typedef void (*midge_patch_function)(const midge_image *image, const void *layer,
+                                     const midge_patch *patch, midge_span rows, midge_span columns);
+
+/* Calls `make` for every patch of rows first..last - 1 of all images. x of a patch is where tap 0
+ * of its first pixel would be, wherever that is. */
+MIDGE_INLINE void midge_each_patch(const midge_image *p, const void *layer, const midge_real *x,
+                                   midge_real *y, const midge_strip *strip,
+                                   midge_patch_function make) {
+    const uint32_t height = (uint32_t)p->y_height;
+    const size_t x_row = (size_t)p->x_width * p->channels, y_row = (size_t)p->y_width * p->out;
+    midge_patch patch;
+    patch.x_row = (size_t)p->stride_y * x_row;
+    patch.x_pixel = (size_t)p->stride_x * p->channels;
+    patch.y_row = y_row;
+    patch.y_pixel = p->out;
+    for (uint32_t row = strip->first; row < strip->last; row += (uint32_t)patch.height) {
+        const int32_t oy = (int32_t)(row % height), left = (int32_t)(strip->last - row);
+        const int32_t end = oy + left < p->y_height ? oy + left : p->y_height;
+        const midge_stretch rows = midge_stretch_at(oy, end, p->stride_y, p->top, p->kernel_height,
+                                                    p->dilation_y, p->x_height);
+        const midge_real *image = x + (size_t)(row / height) * (size_t)p->x_height * x_row;
+        patch.height = (size_t)rows.count;
+        for (int32_t ox = 0; ox < p->y_width; ox += (int32_t)patch.width) {
+            const midge_stretch columns = midge_stretch_at(
+                ox, p->y_width, p->stride_x, p->left, p->kernel_width, p->dilation_x, p->x_width);
+            patch.width = (size_t)columns.count;
+            patch.x = image;
+            patch.y = y + row * y_row + (size_t)ox * p->out;
+            make(p, layer, &patch, rows.span, columns.span);
+        }
+    }
+}
+
+/* Elements from the first one of an image to the first tap of a window that is inside it; 0 where
+ * there is none. */
+static inline size_t midge_first_tap(const midge_image *p, midge_span rows, midge_span columns) {
+    if (rows.first == rows.last || columns.first == columns.last)
+        return 0;
+    const int32_t row = rows.start + rows.first * p->dilation_y;
+    const int32_t column = columns.start + columns.first * p->dilation_x;
+    return (size_t)(row * p->x_width + column) * p->channels;
+}
+
+/* Every channel of a patch of a convolution. */
+MIDGE_INLINE void midge_conv_patch(const midge_image *image, const midge_layer_f32 *p,
+                                   const midge_patch *whole, midge_span rows, midge_span columns,
+                                   int codes) {
+    const size_t group_in = image->channels / image->groups;
+    const size_t group_out = image->out / image->groups;
+    const size_t width = (size_t)image->kernel_width;
+    midge_patch patch = *whole;
+    midge_taps t;
+    t.rows = (size_t)(rows.last - rows.first);
+    t.columns = (size_t)(columns.last - columns.first);
+    t.count = group_in;
+    t.x_column = (size_t)image->dilation_x * image->channels;
+    t.x_row = (size_t)image->dilation_y * (size_t)image->x_width * image->channels;
+    t.w_column = group_in;
+    t.w_row = width * group_in;
+    t.w = ((size_t)rows.first * width + (size_t)columns.first) * group_in;
+    if (image->groups == 1 && image->dilation_x == 1) { /* taps of a row are neighbours */
+        t.count *= t.columns;
+        t.columns = t.columns != 0;
+    }
+    patch.x += midge_first_tap(image, rows, columns);
+    for (size_t c = 0; c < image->out;) {
+        const size_t group = c / group_out, lanes = midge_panel_width((group + 1) * group_out - c);
+        midge_patch part = patch;
+        part.x += group * group_in;
+        midge_patch_panel(p, &t, &part, c, lanes, codes);
+        c += lanes;
+    }
+}
+
+#endif

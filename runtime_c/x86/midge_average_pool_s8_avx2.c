@@ -5,90 +5,108 @@
 
 #include "midge_avx2.h"
 
-#define GROUP 16u
-#define TAPS_16 255 /* codes whose sum int16 holds */
+#define GROUP 16 /* channels */
+#define MOST 256 /* codes whose sum int16 holds */
 
-/* Where one output pixel comes from: row 0 of the image is row `image` of X. */
+/* Where one output pixel comes from, and its divisor. */
 typedef struct window {
-    const midge_rows *x;
     midge_span rows, columns;
-    uint32_t image;
-    size_t channels;
-    int32_t taps, x_zero_point;
-    uint32_t m; /* float32 bits of the multiplier */
+    uint32_t image; /* row 0 of the image in X */
+    __m256 m;
 } window;
 
-/* Adds 16 sums of int16 to those of int32, channels 0..7 and 8..15. */
-static inline void widen_sums(__m256i sum, __m256i acc[2]) {
-    const __m128i high = _mm256_extracti128_si256(sum, 1);
-    acc[0] = _mm256_add_epi32(acc[0], _mm256_cvtepi16_epi32(_mm256_castsi256_si128(sum)));
-    acc[1] = _mm256_add_epi32(acc[1], _mm256_cvtepi16_epi32(high));
+/* Sums of 16 channels. */
+typedef struct sums {
+    __m256i a, b; /* channels 0..7 and 8..15 */
+} sums;
+
+/* What requantizes them. */
+typedef struct limits {
+    __m256 high;
+    __m256i zero_point; /* int16 */
+    __m128i low;
+    int32_t x_zero_point;
+} limits;
+
+static limits limits_of(uint32_t codes) {
+    limits l;
+    l.high = _mm256_set1_ps((float)(midge_code(codes, 3) - midge_code(codes, 1)));
+    l.zero_point = _mm256_set1_epi16((int16_t)midge_code(codes, 1));
+    l.low = _mm_set1_epi8((int8_t)midge_code(codes, 2));
+    l.x_zero_point = midge_code(codes, 0);
+    return l;
 }
 
-/* Channels c..c + 15, of which `count` exist. */
-static void average_16(const window *w, size_t c, size_t count, const midge_requant *limits,
-                       int8_t *y) {
-    __m256i acc[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-    __m256i sum = _mm256_setzero_si256();
-    int32_t left = TAPS_16;
-    uint32_t bias[GROUP], m[GROUP];
+static inline void add_wide(sums *total, __m256i part) {
+    total->a = _mm256_add_epi32(total->a, _mm256_cvtepi16_epi32(_mm256_castsi256_si128(part)));
+    total->b = _mm256_add_epi32(total->b, _mm256_cvtepi16_epi32(_mm256_extracti128_si256(part, 1)));
+}
+
+/* Sums channels c..c + 15 of a window. */
+static inline sums sum_window(const midge_pool *p, const window *w, size_t c) {
+    const size_t first = (size_t)(w->columns.start + w->columns.first) * p->channels + c;
+    sums total = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    __m256i part = _mm256_setzero_si256();
+    int32_t room = MOST;
     for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
-        const int8_t *row = midge_row(w->x, w->image + (uint32_t)(w->rows.start + ky));
-        const int8_t *from = row + (size_t)(w->columns.start + w->columns.first) * w->channels + c;
-        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, from += w->channels) {
-            __m128i codes;
-            if (count == GROUP) {
-                codes = _mm_loadu_si128((const __m128i *)(const void *)from);
-            } else {
-                int8_t some[GROUP] = {0};
-                memcpy(some, from, count);
-                codes = _mm_loadu_si128((const __m128i *)(const void *)some);
-            }
-            sum = _mm256_add_epi16(sum, _mm256_cvtepi8_epi16(codes));
-            if (--left == 0) {
-                widen_sums(sum, acc);
-                sum = _mm256_setzero_si256();
-                left = TAPS_16;
+        const int8_t *x = midge_row(&p->x, w->image + (uint32_t)(w->rows.start + ky)) + first;
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += p->channels) {
+            const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)x);
+            part = _mm256_add_epi16(part, _mm256_cvtepi8_epi16(codes));
+            if (--room == 0) {
+                add_wide(&total, part);
+                part = _mm256_setzero_si256();
+                room = MOST;
             }
         }
     }
-    widen_sums(sum, acc);
-    for (size_t i = 0; i < GROUP; ++i) {
-        bias[i] = 0u - (uint32_t)(w->taps * w->x_zero_point);
-        m[i] = w->m;
+    add_wide(&total, part);
+    return total;
+}
+
+/* Every channel of one pixel: requantize(sum(x) - taps * x_zero_point). Where fewer than 16 are
+ * left over, some are made twice. */
+static inline void average_pixel(const midge_pool *p, const window *w, const limits *l,
+                                 int32_t taps, int8_t *y) {
+    const __m256i bias = _mm256_set1_epi32(-taps * l->x_zero_point);
+    for (size_t c = 0; c < p->channels; c += GROUP) {
+        c = c + GROUP <= p->channels ? c : p->channels - GROUP;
+        const sums acc = sum_window(p, w, c);
+        const __m256i a = midge_scale_avx2(_mm256_add_epi32(acc.a, bias), w->m, l->high);
+        const __m256i b = midge_scale_avx2(_mm256_add_epi32(acc.b, bias), w->m, l->high);
+        const __m256i sum = _mm256_adds_epi16(_mm256_packs_epi32(a, b), l->zero_point);
+        /* Packing works on halves: channels 0..3 8..11 4..7 12..15. */
+        const __m128i mixed =
+            _mm_packs_epi16(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
+        const __m128i codes = _mm_shuffle_epi32(mixed, 0xD8);
+        _mm_storeu_si128((__m128i *)(void *)(y + c), _mm_max_epi8(codes, l->low));
     }
-    const __m128i codes = midge_requantize_panel(acc[0], acc[1], bias, m, limits);
-    midge_store_panel(y + c, codes, count);
 }
 
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op) {
     const midge_pool p = midge_pool_at(strip, op);
     const uint32_t *m = strip->data + op->word[MIDGE_OP_DATA];
-    const midge_requant limits = midge_requant_limits(op->word[MIDGE_POOL_CODES]);
+    const limits l = limits_of(op->word[MIDGE_POOL_CODES]);
+    if (p.channels < GROUP) {
+        midge_average_pool_s8(strip, op);
+        return;
+    }
     window w;
-    w.x = &p.x;
-    w.channels = p.channels;
-    w.x_zero_point = midge_code(op->word[MIDGE_POOL_CODES], 0);
-    w.m = m[0];
+    w.m = _mm256_set1_ps(midge_float(m[0]));
     for (uint32_t row = strip->first; row < strip->last; ++row) {
         int8_t *y = midge_row(&p.y, row);
         w.image = row / p.y_height * (uint32_t)p.x_height;
         w.rows = midge_pool_rows(&p, op, row % p.y_height);
         for (int32_t ox = 0; ox < p.y_width; ++ox, y += p.channels) {
             w.columns = midge_pool_columns(&p, op, ox);
-            w.taps = (w.rows.last - w.rows.first) * (w.columns.last - w.columns.first);
-            if (op->word[MIDGE_POOL_COUNTS] && w.taps > 0)
-                w.m = m[w.taps - 1];
-            for (size_t c = 0; c < p.channels; c += GROUP) {
-                const size_t left = p.channels - c;
-                average_16(&w, c, left < GROUP ? left : GROUP, &limits, y);
-            }
+            const int32_t taps = (w.rows.last - w.rows.first) * (w.columns.last - w.columns.first);
+            if (op->word[MIDGE_POOL_COUNTS] && taps > 0)
+                w.m = _mm256_set1_ps(midge_float(m[taps - 1]));
+            average_pixel(&p, &w, &l, taps, y);
         }
     }
 }
 
 MIDGE_TARGET_END
 
-#else
-typedef int midge_nothing;
 #endif

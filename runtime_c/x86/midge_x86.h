@@ -1,7 +1,8 @@
 /* midge_x86.h - levels of x86-64 instruction sets, and the kernels that use them.
  *
  * A kernel NAME_avx2, NAME_avxvnni or NAME_avx512vnni reads the same records and constants as the
- * portable NAME and makes the same bits.
+ * portable NAME and makes the same bits; those of float32 sums stay within the bounds of the
+ * portable ones (docs/numerics.md), as they add in another order.
  */
 #ifndef MIDGE_X86_H
 #define MIDGE_X86_H
@@ -34,7 +35,12 @@ extern "C" {
 uint32_t midge_x86_levels(void);
 
 void midge_add_exact_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_add_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_add_wide_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_average_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_binary_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_clip_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avx512vnni(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avxvnni(const midge_strip *strip, const midge_op *op);
@@ -42,12 +48,15 @@ void midge_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_dequantize_s8_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8_avx512vnni(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8_avxvnni(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_max_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_quantize_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
+from midge.convert.emit_add import find_form
+from midge.convert.plan import Add
+from midge.quant import arithmetic
+from midge.quant.scheme import QuantParams
+
 f32 = np.float32
 EXTREMES = (-128, 127, 3)  # zero-points
 RAMP = 2.0  # octaves that multipliers of one layer span
@@ -163,3 +168,129 @@ def test_depthwise_of_few_channels_and_every_width(kernel_calls, kernel_call, st
     for channels, width, left in itertools.product((1, 3, 7, 8, 15), range(1, 11), range(3)):
         window = Window(rng, channels, (3, 3), (stride, stride), (1, left, 1, 2), (3, width))
         depthwise(kernel_calls, kernel_call.codes, window)
+
+
+def add_words(a, b, y, count, rings=(0, 0), b_ring=0):
+    """The record of an Add: its definition and, where there is one, its integer form."""
+    params = Add(a, b, y)
+    ra, rb, c = arithmetic.add_coefficients(a, b, y)
+    form = find_form(params)
+    words = {
+        "MIDGE_ADD_COUNT": count,
+        "MIDGE_OP_RINGS": rings,
+        "MIDGE_ADD_B_RING": b_ring,
+        "MIDGE_ADD_RA": f32(ra),
+        "MIDGE_ADD_RB": f32(rb),
+        "MIDGE_ADD_C": f32(c),
+        "MIDGE_ADD_OFFSET": 128 if y.dtype == "uint8" else 0,
+    }
+    if form is None:
+        return "midge_add_exact_s8", words
+    words |= {"MIDGE_ADD_SHIFT": form.shift, "MIDGE_ADD_MA": form.ma, "MIDGE_ADD_MB": form.mb}
+    words |= {"MIDGE_ADD_K": form.k, ("MIDGE_ADD_K", 1): form.k >> 32}
+    return "midge_add_s8" if form.bits == 32 else "midge_add_wide_s8", words
+
+
+# Ties and an integer form of 32 bits; one of 64; none; sums far outside; a term that vanishes.
+ADD_SCALES = (
+    (0.5, 0.25, 0.5),
+    (0.357, 0.011, 0.068),
+    (0.02, 0.05, 0.06),
+    (1e6, 3e5, 1e-3),
+    (1.0, 1e-7, 1.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("scales", "dtype"), zip(ADD_SCALES, itertools.cycle(("uint8", "int8")), strict=False)
+)
+def test_every_form_of_add_on_every_pair_of_codes(kernel_calls, scales, dtype):
+    zero_points = np.array([50, 128, 190]) - (128 if dtype == "int8" else 0)
+    a, b, y = (QuantParams(f32(s), int(z), dtype) for s, z in zip(scales, zero_points, strict=True))
+    name, words = add_words(a, b, y, 256)
+    pairs = np.meshgrid(*[np.arange(-128, 128, dtype=np.int8)] * 2)
+    buffers = {
+        "MIDGE_OP_X": pairs[0],
+        "MIDGE_ADD_B": pairs[1],
+        "MIDGE_OP_Y": np.zeros_like(pairs[0]),
+    }
+    exact = compare(kernel_calls, "midge_add_exact_s8", words, buffers, rows=(0, 256))
+    offset = 128 if dtype == "uint8" else 0
+    want = arithmetic.add(*(p.astype(np.int32) + offset for p in pairs), a, b, y)
+    want = (want.astype(np.int32) - offset).astype(np.int8)
+    assert exact["MIDGE_OP_Y"] == want.tobytes()
+    assert compare(kernel_calls, name, words, buffers, rows=(0, 256)) == exact
+
+
+def test_add_of_every_length_leaves_its_neighbours_alone_and_works_in_place(kernel_calls):
+    rng = np.random.default_rng(3)
+    params = [QuantParams(f32(s), z, "int8") for s, z in ((0.5, -3), (0.25, 100), (0.5, -128))]
+    for count in (*range(1, 18), 31, 32, 33, 63, 65, 100):
+        name, words = add_words(*params, count, (3, 2), 4)
+        a, b, y = (codes_of(rng, "random", (rows, count)) for rows in (3, 4, 2))
+        buffers = {"MIDGE_OP_X": a, "MIDGE_ADD_B": b}
+        compare(kernel_calls, name, words, {**buffers, "MIDGE_OP_Y": y}, rows=(2, 4))
+        words["MIDGE_OP_RINGS"] = (3, 3)
+        in_place = [("MIDGE_OP_Y", "MIDGE_OP_X")]
+        compare(kernel_calls, name, words, buffers, rows=(1, 3), same=in_place)
+
+
+def pool(calls, codes, window, kind, x, counts=0, **options):
+    """Compare a pool; its zero-points and multipliers are drawn."""
+    w, rng = window, window.rng
+    zero_points = [int(z) for z in rng.choice([*EXTREMES, -20], 2)]
+    rings = options.pop("rings", (0, 0))
+    words = {
+        "MIDGE_POOL_X_SIZE": w.size,
+        "MIDGE_POOL_Y_SIZE": w.out,
+        "MIDGE_POOL_CHANNELS": (w.images, w.channels),
+        "MIDGE_POOL_KERNEL": w.kernel,
+        "MIDGE_POOL_STRIDE": w.stride,
+        "MIDGE_POOL_PADS": w.pads[:2],
+        "MIDGE_POOL_COUNTS": counts,
+        "MIDGE_POOL_CODES": codes(*zero_points, -100 if kind == "average" else -128, 120),
+        "MIDGE_OP_RINGS": rings,
+    }
+    taps = np.arange(1, w.kernel[0] * w.kernel[1] + 1)
+    m = (rng.uniform(0.4, 3) / taps).astype(f32)
+    data = m if counts else m[-1:]
+    rows = options.pop("rows", (0, w.images * w.out[0]))
+    base = f"midge_{kind}_pool_s8"
+    return compare(calls, base, words, w.buffers(x, rings), data, rows=rows, **options)
+
+
+POOLS = [
+    ((2, 2), (2, 2), (0, 0, 0, 0), (5, 6)),
+    ((3, 3), (2, 2), (1, 1, 1, 1), (6, 7)),
+    ((3, 2), (1, 1), (2, 1, 0, 1), (4, 5)),
+    ((1, 4), (1, 3), (0, 0, 0, 3), (1, 9)),
+]
+
+
+@pytest.mark.parametrize("shape", POOLS)
+@pytest.mark.parametrize("kind", ["max", "average"])
+def test_pools_of_every_number_of_channels(kernel_calls, kernel_call, kind, shape):
+    rng = np.random.default_rng(len(kind))
+    for channels in (*range(1, 19), 31, 32, 33, 50):
+        window = Window(rng, channels, *shape, images=2)
+        counts = int(kind == "average" and channels % 2)
+        pool(
+            kernel_calls, kernel_call.codes, window, kind, rng.choice(["random", "extreme"]), counts
+        )
+
+
+@pytest.mark.parametrize("x", [-128, 127, "random"])
+def test_sums_of_large_windows_do_not_wrap(kernel_calls, kernel_call, x):
+    rng = np.random.default_rng(1)
+    for channels, size in ((16, (16, 16)), (17, (16, 17)), (5, (1, 700)), (33, (40, 20))):
+        window = Window(rng, channels, size, (1, 1), (0, 0, 0, 0), size)
+        pool(kernel_calls, kernel_call.codes, window, "average", x)
+
+
+@pytest.mark.parametrize("kind", ["max", "average"])
+def test_pools_make_only_their_rows_of_rings(kernel_calls, kernel_call, kind):
+    rng = np.random.default_rng(2)
+    for channels, rows in ((7, (0, 2)), (16, (2, 3)), (40, (1, 4))):
+        window = Window(rng, channels, (3, 3), (2, 2), (1, 1, 1, 1), (8, 6))
+        rings = (3 + 2 * (rows[1] - rows[0]), rows[1] - rows[0])
+        pool(kernel_calls, kernel_call.codes, window, kind, "random", rings=rings, rows=rows)

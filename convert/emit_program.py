@@ -8,7 +8,7 @@ import numpy as np
 from midge.convert.emit_records import records
 from midge.convert.emit_step import Record
 from midge.convert.pack import ConstData
-from midge.convert.plan import Conv2d, FullyConnected, Plan, PlanOp, Pool2d, Stream
+from midge.convert.plan import Plan, PlanOp, Stream
 from midge.convert.strips import row_window
 from midge.convert.target import Target
 from midge.core.errors import UnsupportedError
@@ -78,8 +78,8 @@ def program(plan: Plan, data: ConstData, target: Target) -> Program:
 
 def _splittable(op: PlanOp, made: Record, target: Target) -> Record:
     """Mark a record whose rows may be made at the same time, where that is worth it."""
-    rows = isinstance(op.params, Conv2d | FullyConnected | Pool2d) and made.rows > 1
-    return replace(made, split=bool(target.probe) and rows and op.macs >= SPLIT_MACS)
+    shared = bool(target.probe) and made.rows > 1 and op.macs >= SPLIT_MACS
+    return replace(made, split=shared)
 
 
 def _title(plan: Plan, stream: Stream) -> str:

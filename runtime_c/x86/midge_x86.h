@@ -48,6 +48,8 @@ void midge_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_s8_avx512vnni(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_s8_avxvnni(const midge_strip *strip, const midge_op *op);
 void midge_dequantize_s8_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8_avx512vnni(const midge_strip *strip, const midge_op *op);

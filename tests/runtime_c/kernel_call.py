@@ -151,7 +151,8 @@ class KernelCall:
 
 @cache
 def _numbers(runtime):
-    text = (runtime / "include" / "midge_model.h").read_text(encoding="utf-8")
+    headers = (runtime / "include" / name for name in ("midge_model.h", "midge_model_f32.h"))
+    text = "".join(path.read_text(encoding="utf-8") for path in headers if path.exists())
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     found = re.findall(r"^\s+(MIDGE_\w+) = (\d+)", text, re.MULTILINE)
     found += re.findall(r"^#define (MIDGE_\w+) (\w+)$", text, re.MULTILINE)

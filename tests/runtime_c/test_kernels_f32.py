@@ -1,6 +1,7 @@
 """Every float kernel, in every build, stays within its bound; steps that must be exact are."""
 
 import itertools
+import platform
 import subprocess
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from midge.convert.plan_float import (
     SoftmaxF32,
     UnaryF32,
 )
-from midge.convert.target import runtime_folder
+from midge.convert.target import X86_64, fit_scratch, runtime_folder
 from midge.core.native import cpu_features, find_compiler
 
 f32 = np.float32
@@ -254,6 +255,35 @@ def test_every_float_step_stays_within_its_bound(zoo, folder, name, flags):
         pytest.skip("this processor has no FMA")
     program = host_program(folder, "zoo", compiler=find_compiler(name), flags=flags)
     assert not faults(zoo, program.run(zoo.samples))
+
+
+@pytest.fixture(scope="module")
+def x86_folder(zoo, tmp_path_factory):
+    """The same for every instruction set of x86-64."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("this machine is no x86-64")
+    plan = zoo.plan()
+    fit_scratch(plan, X86_64)
+    assert not any(plan.scratch_bytes)
+    directory = tmp_path_factory.mktemp("zoo_f32_x86")
+    emit(plan, directory, "zoo", golden=(zoo.feeds, zoo.wants), target=X86_64)
+    return directory
+
+
+@pytest.mark.parametrize(("name", "flags"), BUILDS[:3])
+def test_every_float_step_stays_within_its_bound_on_every_instruction_set(
+    zoo, x86_folder, name, flags
+):
+    program = host_program(x86_folder, "zoo", compiler=find_compiler(name), flags=flags)
+    for level in program.levels(len(X86_64.levels)):
+        assert not faults(zoo, program.run(zoo.samples, level)), X86_64.levels[level]
+
+
+def test_the_vector_kernels_compile_without_a_warning(x86_folder):
+    for name in ("gcc", "clang"):
+        sources = sorted(x86_folder.glob("midge_*f32*_avx2.c"))
+        assert sources
+        subprocess.run([name, *STRICT, f"-I{x86_folder}", "-fsyntax-only", *sources], check=True)
 
 
 def test_the_golden_test_passes_and_compiles_without_a_warning(folder, tmp_path):

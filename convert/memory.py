@@ -40,7 +40,7 @@ def place(plan: Plan, *, optimize: str = "speed", max_ram: int | None = None) ->
         if (found.top, other_bound) < (best.top, bound):
             plan.ops, plan.scratch_bytes = other.ops, other.scratch_bytes
             bound, best = other_bound, found
-    _fill(plan, best)
+    fill(plan, best)
     plan.arena_bound = bound
     if max_ram is not None and plan.arena_bytes > max_ram:
         raise _too_large(plan, best, optimize, max_ram)
@@ -66,7 +66,7 @@ def _reordered(plan: Plan, order: list[PlanOp]) -> Plan:
     return replace(plan, ops=order, scratch_bytes=scratch)
 
 
-def _fill(plan: Plan, best: Placement) -> None:
+def fill(plan: Plan, best: Placement) -> None:
     """Write a placement into its Plan."""
     plan.arena_bytes = best.top
     plan.offsets = [0] * len(plan.buffer_bytes)

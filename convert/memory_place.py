@@ -12,7 +12,7 @@ from midge.convert.memory_layout import Layout
 from midge.convert.plan import ALIGNMENT
 
 EXACT_CLUSTERS = 8  # so few are tried in every order
-EXACT_PLACES = 20_000  # most places that this may try
+PLACES = 20  # of clusters that this may look for, per swap of the other search
 FAR = 8  # times smaller
 
 
@@ -22,15 +22,15 @@ def best_starts(layout: Layout, least: int, swaps: int) -> tuple[int, list[int]]
     Args:
         layout: to be placed.
         least: the search stops where so few bytes are enough.
-        swaps: changes of the best order that are tried.
+        swaps: changes of the best order that are tried, or their worth in exact search.
     """
     search = _Search(layout)
     for key in ORDERS:
         if search.top <= least:
             break
         search.attempt(sorted(range(len(layout.clusters)), key=lambda i, k=key: k(layout, i)))  # type: ignore[misc]
-    if search.top > least and swaps and len(layout.clusters) <= EXACT_CLUSTERS:
-        search.exhaust(least)
+    if len(layout.clusters) <= EXACT_CLUSTERS:
+        search.exhaust(least, PLACES * swaps)
     elif len(layout.clusters) > 1:
         search.improve(least, swaps)
     return search.top, search.starts
@@ -74,26 +74,31 @@ class _Search:
                 order.insert(min(i, j), order.pop(int(np.argmax(ends))))
             self.attempt(order)
 
-    def exhaust(self, least: int) -> None:
-        """Try every order, leaving out those that begin worse than the best."""
-        count = len(self._sizes)
-        starts: list[int | None] = [None] * count
+    def exhaust(self, least: int, most: int) -> None:
+        """Try every order, leaving out those that begin no better than the best.
+
+        Args:
+            least: nothing can be better.
+            most: places of clusters that are looked for.
+        """
+        count, places = len(self._sizes), 0
         waiting: list[tuple[list[int], int]] = [([], 0)]
-        for _ in range(EXACT_PLACES):
-            if not waiting or self.top <= least:
-                return
+        while waiting and self.top > least and places < most:
             order, top = waiting.pop()
             if top >= self.top:
                 continue
             if len(order) == count:
                 self.attempt(order)
                 continue
-            starts = [None] * count
+            starts: list[int | None] = [None] * count
             for i in order:
                 starts[i] = self._lowest(i, starts)
-            for i in set(range(count)) - set(order):
-                end = self._lowest(i, starts) + self._sizes[i]
-                waiting.append(([*order, i], max(top, end)))
+            places += count
+            rest = [i for i in range(count) if starts[i] is None]
+            ends = {i: self._lowest(i, starts) + self._sizes[i] for i in rest}
+            # The one that ends lowest goes on first.
+            for i in sorted(rest, key=lambda i: -ends[i]):
+                waiting.append(([*order, i], max(top, ends[i])))
 
     def _fit(self, order: Sequence[int]) -> list[int]:
         starts: list[int | None] = [None] * len(self._sizes)

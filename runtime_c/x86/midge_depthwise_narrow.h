@@ -140,4 +140,27 @@ static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, cons
     }
 }
 
+/* The whole of a kernel. Other windows than 3 x 3, and several channels of Y for one of X, are the
+ * portable kernel's. */
+static inline void depthwise_rows(const midge_strip *strip, const midge_op *op) {
+    const midge_conv p = midge_conv_at(strip, op);
+    const int is_3_by_3 = p.kernel_height == 3 && p.kernel_width == 3 && p.dilation_y == 1 &&
+                          p.dilation_x == 1 && p.stride_x <= 2 && p.left <= 2;
+    if (p.channels != p.out || !is_3_by_3) {
+        midge_depthwise_conv2d_s8(strip, op);
+        return;
+    }
+    int8_t padding[WINDOW];
+    memset(padding, p.x_zero_point, sizeof padding);
+    if (p.out < GROUP) {
+        narrow_rows(&p, strip->first, strip->last, padding);
+        return;
+    }
+    const uint32_t most = rows_of_block(&p);
+    for (uint32_t row = strip->first; row < strip->last; row += most) {
+        const uint32_t left = strip->last - row;
+        wide_rows(&p, row, left < most ? left : most, padding);
+    }
+}
+
 #endif

@@ -66,8 +66,7 @@ class KernelCall:
             name = wanted.pop()
             if name not in found:
                 found[name] = self.files[name]
-                text = found[name].read_text(encoding="utf-8")
-                wanted += [w for w in re.findall(r"\bmidge_\w+", text) if w in self.files]
+                wanted += [w for w in _names(self.runtime, found[name]) if w in self.files]
         include = [self.runtime / "include", self.runtime / "x86"]
         include = [folder for folder in include if folder.is_dir()]
         return compile_shared(list(found.values()), flags=self.flags, include=include)
@@ -129,7 +128,9 @@ class KernelCall:
         if answer is None:
             status = self.worker.wait()
             self.close()
-            name = signal.Signals(-status).name if status < 0 else f"status {status}"
+            if status >= 0:
+                raise AssertionError(f"{job['kernel']} could not be called (status {status})")
+            name = signal.Signals(-status).name
             raise AssertionError(
                 f"{job['kernel']} touched memory outside its buffers ({name}) with every buffer "
                 f"at the {where} of its pages; record {job['record']}, rows {job['rows']}"
@@ -147,6 +148,17 @@ class KernelCall:
             self.worker.stdout.close()
             self.worker.wait()
             self.worker = None
+
+
+def _names(runtime, path):
+    """Return the names in a source and in the x86 headers that it includes, prototypes left out."""
+    text = path.read_text(encoding="utf-8")
+    names = re.findall(r"\bmidge_\w+", text)
+    for header in re.findall(r'#include "(midge_\w+\.h)"', text):
+        inner = runtime / "x86" / header
+        if header != "midge_x86.h" and inner.is_file():
+            names += _names(runtime, inner)
+    return names
 
 
 @cache
@@ -238,6 +250,8 @@ def carry_out(job):
     if job["scratch"]:
         pieces[SCRATCH] = bytes([FILL[job["where"]]]) * job["scratch"]
     image, offsets = place(pieces, job["where"])
+    function = getattr(ctypes.CDLL(job["library"]), job["kernel"])
+    function.restype = None
     with mmap.mmap(-1, len(image)) as memory:
         memory[:] = image
         held = ctypes.c_char.from_buffer(memory)
@@ -253,8 +267,6 @@ def carry_out(job):
             record[job["scratch_index"]] = 0
         elif job["scratch"]:
             record[job["scratch_index"]] = offsets[SCRATCH]
-        function = getattr(ctypes.CDLL(job["library"]), job["kernel"])
-        function.restype = None
         protect = guard(base, pieces, offsets, len(image))
         function(ctypes.byref(strip), record)
         protect(base, len(image), 3)

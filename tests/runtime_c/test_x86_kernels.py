@@ -1,12 +1,15 @@
 """Every kernel of every instruction set against the portable one, behind guard pages."""
 
 import itertools
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from midge.convert.emit_add import find_form
 from midge.convert.plan import Add
+from midge.core.native import cpu_features
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
@@ -15,14 +18,47 @@ EXTREMES = (-128, 127, 3)  # zero-points
 RAMP = 2.0  # octaves that multipliers of one layer span
 
 
+class Forms:
+    """Calls portable kernels, and vector forms: this processor's own, or emulated.
+
+    Args:
+        own: calls what this processor has.
+        emulated: calls what it has not, or None.
+    """
+
+    def __init__(self, own, emulated):
+        self.own, self.emulated = own, emulated
+
+    def of(self, base):
+        """Return (name, what calls it) of every vector form of `base`."""
+        names = self.own.levels(base)
+        more = self.emulated.levels(base) if self.emulated else []
+        return [(n, self.own) for n in names] + [(n, self.emulated) for n in more if n not in names]
+
+
+@pytest.fixture(scope="module")
+def calls(kernel_calls, kernel_call):
+    """Forms of this processor, of more levels where SIMDe can emulate them with AVX2."""
+    header = Path(__file__).with_name("emulated_avx512.h")
+    flags = ("-std=c99", "-O1", "-ffp-contract=off", "-mavx2", "-mfma")
+    flags += (f'-DMIDGE_INTRINSICS="{header}"',)
+    folders = (Path("/usr/include"), Path("/usr/local/include"))
+    able = any((d / "simde/x86/avx512.h").exists() for d in folders) and shutil.which("gcc")
+    able = able and header.exists() and kernel_call.LEVELS["avx2"] <= cpu_features()
+    emulated = type(kernel_calls)(kernel_calls.runtime, flags, pretend=True) if able else None
+    yield Forms(kernel_calls, emulated)
+    if emulated:
+        emulated.close()
+
+
 def compare(calls, base, words, buffers, data=b"", **options):
     """Run `base` and its vector forms on one record; returns what they agree on."""
-    names = calls.levels(base)
-    if not names:
+    forms = calls.of(base)
+    if not forms:
         pytest.skip(f"no vector form of {base} runs on this processor")
-    want = calls(base, words, buffers, data, **options)
-    for name in names:
-        got = calls(name, words, buffers, data, **options)
+    want = calls.own(base, words, buffers, data, **options)
+    for name, call in forms:
+        got = call(name, words, buffers, data, **options)
         for buffer in want:
             ours, theirs = (np.frombuffer(r[buffer], np.int8) for r in (got, want))
             wrong = np.flatnonzero(ours != theirs)
@@ -107,67 +143,67 @@ CHANNELS = (*range(1, 19), 24, 31, 32, 33, 47, 48, 64, 70)
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
-def test_depthwise_3_by_3_of_every_number_of_channels(kernel_calls, kernel_call, stride):
+def test_depthwise_3_by_3_of_every_number_of_channels(calls, kernel_call, stride):
     rng = np.random.default_rng(stride)
     for channels in CHANNELS:
         size, pads = rng.integers(3, 9, 2).tolist(), rng.integers(0, 3, 4).tolist()
         window = Window(rng, channels, (3, 3), (stride, stride), pads, size)
         kind = rng.choice(["random", "extreme"])
-        depthwise(kernel_calls, kernel_call.codes, window, kind)
+        depthwise(calls, kernel_call.codes, window, kind)
 
 
 @pytest.mark.parametrize("kernel", [(1, 1), (5, 5), (3, 5), (1, 3), (4, 2), (7, 7), (9, 1), (3, 3)])
-def test_depthwise_of_other_windows(kernel_calls, kernel_call, kernel):
+def test_depthwise_of_other_windows(calls, kernel_call, kernel):
     rng = np.random.default_rng(kernel[0] * 10 + kernel[1])
     for channels in (3, 8, 16, 21, 40):
         pads = [int(rng.integers(0, k)) for k in (*kernel, *kernel)]
         stride, dilation = rng.integers(1, 4, 2).tolist(), rng.integers(1, 3, 2).tolist()
         size = [(k - 1) * 2 + 1 + int(rng.integers(0, 4)) for k in kernel]
         window = Window(rng, channels, kernel, stride, pads, size, dilation=dilation, images=2)
-        depthwise(kernel_calls, kernel_call.codes, window, "extreme")
+        depthwise(calls, kernel_call.codes, window, "extreme")
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 9), (2, 2), (3, 1), (2, 13)])
-def test_depthwise_of_images_smaller_than_the_window(kernel_calls, kernel_call, size):
+def test_depthwise_of_images_smaller_than_the_window(calls, kernel_call, size):
     rng = np.random.default_rng(size[1])
     for channels, stride, pads in ((5, 1, 1), (16, 1, 2), (17, 2, 1), (8, 2, 2), (8, 1, 2)):
         window = Window(rng, channels, (3, 3), (stride, stride), [pads] * 4, size)
-        depthwise(kernel_calls, kernel_call.codes, window)
+        depthwise(calls, kernel_call.codes, window)
 
 
 @pytest.mark.parametrize("x", [-128, 127])
 @pytest.mark.parametrize("weight", [-128, 127])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_depthwise_of_extreme_codes_everywhere(kernel_calls, kernel_call, x, weight, stride):
+def test_depthwise_of_extreme_codes_everywhere(calls, kernel_call, x, weight, stride):
     rng = np.random.default_rng(7)
     for channels, limits in ((7, (-128, 127)), (16, (-128, 127)), (25, (-3, 90)), (32, (-128, 0))):
         window = Window(rng, channels, (3, 3), (stride, 1), (1, 1, 1, 1), (5, 6))
-        depthwise(kernel_calls, kernel_call.codes, window, x, weight, limits)
+        depthwise(calls, kernel_call.codes, window, x, weight, limits)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("channels", [6, 16, 37])
-def test_depthwise_makes_only_its_rows_of_rings(kernel_calls, kernel_call, stride, channels):
+def test_depthwise_makes_only_its_rows_of_rings(calls, kernel_call, stride, channels):
     rng = np.random.default_rng(channels)
     for rows in ((0, 1), (1, 4), (5, 6), (4, 6)):
         window = Window(rng, channels, (3, 3), (stride, stride), (1, 1, 1, 1), (6 * stride, 7))
         rings = (2 + stride * (rows[1] - rows[0]), rows[1] - rows[0])
-        depthwise(kernel_calls, kernel_call.codes, window, rings=rings, rows=rows)
+        depthwise(calls, kernel_call.codes, window, rings=rings, rows=rows)
 
 
-def test_depthwise_of_many_rows_is_cut_into_blocks(kernel_calls, kernel_call):
+def test_depthwise_of_many_rows_is_cut_into_blocks(calls, kernel_call):
     rng = np.random.default_rng(0)
     for stride in (1, 2):
         window = Window(rng, 40, (3, 3), (stride, stride), (1, 1, 1, 1), (40, 33))
-        depthwise(kernel_calls, kernel_call.codes, window)
+        depthwise(calls, kernel_call.codes, window)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_depthwise_of_few_channels_and_every_width(kernel_calls, kernel_call, stride):
+def test_depthwise_of_few_channels_and_every_width(calls, kernel_call, stride):
     rng = np.random.default_rng(stride)
     for channels, width, left in itertools.product((1, 3, 7, 8, 15), range(1, 11), range(3)):
         window = Window(rng, channels, (3, 3), (stride, stride), (1, left, 1, 2), (3, width))
-        depthwise(kernel_calls, kernel_call.codes, window)
+        depthwise(calls, kernel_call.codes, window)
 
 
 def add_words(a, b, y, count, rings=(0, 0), b_ring=0):
@@ -204,7 +240,7 @@ ADD_SCALES = (
 @pytest.mark.parametrize(
     ("scales", "dtype"), [(s, ("uint8", "int8")[i % 2]) for i, s in enumerate(ADD_SCALES)]
 )
-def test_every_form_of_add_on_every_pair_of_codes(kernel_calls, scales, dtype):
+def test_every_form_of_add_on_every_pair_of_codes(calls, scales, dtype):
     zero_points = np.array([50, 128, 190]) - (128 if dtype == "int8" else 0)
     a, b, y = (QuantParams(f32(s), int(z), dtype) for s, z in zip(scales, zero_points, strict=True))
     name, words = add_words(a, b, y, 256)
@@ -214,25 +250,25 @@ def test_every_form_of_add_on_every_pair_of_codes(kernel_calls, scales, dtype):
         "MIDGE_ADD_B": pairs[1],
         "MIDGE_OP_Y": np.zeros_like(pairs[0]),
     }
-    exact = compare(kernel_calls, "midge_add_exact_s8", words, buffers, rows=(0, 256))
+    exact = compare(calls, "midge_add_exact_s8", words, buffers, rows=(0, 256))
     offset = 128 if dtype == "uint8" else 0
     want = arithmetic.add(*(p.astype(np.int32) + offset for p in pairs), a, b, y)
     want = (want.astype(np.int32) - offset).astype(np.int8)
     assert exact["MIDGE_OP_Y"] == want.tobytes()
-    assert compare(kernel_calls, name, words, buffers, rows=(0, 256)) == exact
+    assert compare(calls, name, words, buffers, rows=(0, 256)) == exact
 
 
-def test_add_of_every_length_leaves_its_neighbours_alone_and_works_in_place(kernel_calls):
+def test_add_of_every_length_leaves_its_neighbours_alone_and_works_in_place(calls):
     rng = np.random.default_rng(3)
     params = [QuantParams(f32(s), z, "int8") for s, z in ((0.5, -3), (0.25, 100), (0.5, -128))]
     for count in (*range(1, 18), 31, 32, 33, 63, 65, 100):
         name, words = add_words(*params, count, (3, 2), 4)
         a, b, y = (codes_of(rng, "random", (rows, count)) for rows in (3, 4, 2))
         buffers = {"MIDGE_OP_X": a, "MIDGE_ADD_B": b}
-        compare(kernel_calls, name, words, {**buffers, "MIDGE_OP_Y": y}, rows=(2, 4))
+        compare(calls, name, words, {**buffers, "MIDGE_OP_Y": y}, rows=(2, 4))
         words["MIDGE_OP_RINGS"] = (3, 3)
         in_place = [("MIDGE_OP_Y", "MIDGE_OP_X")]
-        compare(kernel_calls, name, words, buffers, rows=(1, 3), same=in_place)
+        compare(calls, name, words, buffers, rows=(1, 3), same=in_place)
 
 
 def pool(calls, codes, window, kind, x, counts=0, **options):
@@ -269,28 +305,26 @@ POOLS = [
 
 @pytest.mark.parametrize("shape", POOLS)
 @pytest.mark.parametrize("kind", ["max", "average"])
-def test_pools_of_every_number_of_channels(kernel_calls, kernel_call, kind, shape):
+def test_pools_of_every_number_of_channels(calls, kernel_call, kind, shape):
     rng = np.random.default_rng(len(kind))
     for channels in (*range(1, 19), 31, 32, 33, 50):
         window = Window(rng, channels, *shape, images=2)
         counts = int(kind == "average" and channels % 2)
-        pool(
-            kernel_calls, kernel_call.codes, window, kind, rng.choice(["random", "extreme"]), counts
-        )
+        pool(calls, kernel_call.codes, window, kind, rng.choice(["random", "extreme"]), counts)
 
 
 @pytest.mark.parametrize("x", [-128, 127, "random"])
-def test_sums_of_large_windows_do_not_wrap(kernel_calls, kernel_call, x):
+def test_sums_of_large_windows_do_not_wrap(calls, kernel_call, x):
     rng = np.random.default_rng(1)
     for channels, size in ((16, (16, 16)), (17, (16, 17)), (5, (1, 700)), (33, (40, 20))):
         window = Window(rng, channels, size, (1, 1), (0, 0, 0, 0), size)
-        pool(kernel_calls, kernel_call.codes, window, "average", x)
+        pool(calls, kernel_call.codes, window, "average", x)
 
 
 @pytest.mark.parametrize("kind", ["max", "average"])
-def test_pools_make_only_their_rows_of_rings(kernel_calls, kernel_call, kind):
+def test_pools_make_only_their_rows_of_rings(calls, kernel_call, kind):
     rng = np.random.default_rng(2)
     for channels, rows in ((7, (0, 2)), (16, (2, 3)), (40, (1, 4))):
         window = Window(rng, channels, (3, 3), (2, 2), (1, 1, 1, 1), (8, 6))
         rings = (3 + 2 * (rows[1] - rows[0]), rows[1] - rows[0])
-        pool(kernel_calls, kernel_call.codes, window, kind, "random", rings=rings, rows=rows)
+        pool(calls, kernel_call.codes, window, kind, "random", rings=rings, rows=rows)

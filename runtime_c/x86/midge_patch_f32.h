@@ -96,13 +96,8 @@ MIDGE_INLINE void midge_conv_patch(const midge_image *image, const midge_layer_f
         t.columns = t.columns != 0;
     }
     patch.x += midge_first_tap(image, rows, columns);
-    for (size_t c = 0; c < image->out;) {
-        const size_t group = c / group_out, lanes = midge_panel_width((group + 1) * group_out - c);
-        midge_patch part = patch;
-        part.x += group * group_in;
-        midge_patch_panel(p, &t, &part, c, lanes, codes);
-        c += lanes;
-    }
+    for (size_t g = 0; g < image->groups; ++g, patch.x += group_in)
+        midge_patch_channels(p, &t, &patch, g * group_out, (g + 1) * group_out, codes);
 }
 
 #endif

@@ -62,37 +62,32 @@ MIDGE_INLINE void midge_tile_step(__m256 *sum, const midge_layer_f32 *p, size_t 
     }
 }
 
-/* Channels c..c + 8 * vectors - 1 of n pixels. Each has `sets` sums, so that one product need not
- * wait for the one before. n, vectors, sets and codes are constants where this is inlined. */
+/* `panels` panels of 8 * vectors channels, from c on, of n pixels. A sum is made in the same order
+ * whatever n and `panels` are. They, vectors and codes are constants where this is inlined. */
 MIDGE_INLINE void midge_tile(const midge_layer_f32 *p, const midge_taps *t,
                              const midge_pixels *pixels, size_t c, size_t n, size_t vectors,
-                             size_t sets, int codes) {
-    const size_t lanes = 8 * vectors;
+                             size_t panels, int codes) {
+    const size_t lanes = 8 * vectors, one = n * vectors;
     const midge_real *x[MIDGE_TILE];
     __m256 sum[MIDGE_SUMS];
     MIDGE_EACH(i, n)
     x[i] = pixels->x[i];
-    MIDGE_EACH(i, n * vectors * sets)
+    MIDGE_EACH(i, one * panels)
     sum[i] = _mm256_setzero_ps();
     for (size_t ky = 0; ky < t->rows; ++ky) {
         for (size_t kx = 0; kx < t->columns; ++kx) {
             size_t k = ky * t->x_row + kx * t->x_column;
             size_t w = c * p->depth + (t->w + ky * t->w_row + kx * t->w_column) * lanes;
-            const size_t end = k + t->count;
-            for (; k + sets <= end; k += sets, w += sets * lanes) {
-                MIDGE_EACH(s, sets)
-                midge_tile_step(sum + s * n * vectors, p, w + s * lanes, x, k + s, n, vectors,
+            for (const size_t end = k + t->count; k < end; ++k, w += lanes) {
+                MIDGE_EACH(q, panels)
+                midge_tile_step(sum + q * one, p, w + q * lanes * p->depth, x, k, n, vectors,
                                 codes);
             }
-            for (; sets > 1 && k < end; ++k, w += lanes)
-                midge_tile_step(sum, p, w, x, k, n, vectors, codes);
         }
     }
-    MIDGE_EACH(i, n * vectors) {
-        MIDGE_EACH(s, sets - 1)
-        sum[i] = _mm256_add_ps(sum[i], sum[(s + 1) * n * vectors + i]);
-        const size_t at = c + i % vectors * 8;
-        _mm256_storeu_ps((float *)(pixels->y[i / vectors] + at),
+    MIDGE_EACH(i, one * panels) {
+        const size_t at = c + i / one * lanes + i % vectors * 8;
+        _mm256_storeu_ps((float *)(pixels->y[i % one / vectors] + at),
                          midge_finish(p, sum[i], at, codes));
     }
 }
@@ -181,36 +176,73 @@ MIDGE_INLINE void midge_take(const midge_patch *patch, midge_walk *walk, midge_p
     walk->left -= n;
 }
 
-/* All pixels that are left, or all but fewer than n, by tiles of n. */
-#define MIDGE_TILES(n, vectors, sets)                                                              \
+/* All pixels that are left but fewer than n, by tiles of n; of one panel, or of several. */
+#define MIDGE_TILES(n, vectors)                                                                    \
     while (walk.left >= (n)) {                                                                     \
         midge_take(patch, &walk, &pixels, (n));                                                    \
-        midge_tile(p, t, &pixels, c, (n), (vectors), (sets), codes);                               \
+        midge_tile(p, t, &pixels, c, (n), (vectors), 1, codes);                                    \
     }
+#define MIDGE_PANELS(n, panels)                                                                    \
+    for (; left >= (panels); left -= (panels), c += 16 * (panels))                                 \
+        midge_tile(p, t, &pixels, c, (n), 2, (panels), codes);
 
-/* One panel, `lanes` channels from c on, of every pixel of a patch. */
-MIDGE_INLINE void midge_patch_panel(const midge_layer_f32 *p, const midge_taps *t,
-                                    const midge_patch *patch, size_t c, size_t lanes, int codes) {
+/* Panels of 16 channels from c on. The last pixels, too few to keep the multipliers busy, are met
+ * by several panels at once. */
+MIDGE_INLINE void midge_wide_panels(const midge_layer_f32 *p, const midge_taps *t,
+                                    const midge_patch *patch, size_t first, size_t panels,
+                                    int codes) {
+    const midge_walk start = {patch->x, patch->y, 0, patch->height * patch->width};
+    midge_walk walk = start;
+    midge_pixels pixels;
+    for (size_t c = first; c < first + 16 * panels; c += 16) {
+        walk = start;
+        MIDGE_TILES(6, 2)
+        MIDGE_TILES(4, 2)
+    }
+    while (panels != 0 && walk.left != 0) {
+        const size_t n = walk.left >= 2 ? 2 : 1;
+        size_t left = panels, c = first;
+        if (n == 2) {
+            midge_take(patch, &walk, &pixels, 2);
+            MIDGE_PANELS(2, 2)
+            MIDGE_PANELS(2, 1)
+        } else {
+            midge_take(patch, &walk, &pixels, 1);
+            MIDGE_PANELS(1, 4)
+            MIDGE_PANELS(1, 2)
+            MIDGE_PANELS(1, 1)
+        }
+    }
+}
+
+/* One panel of 8, 4 or 1 channels. */
+MIDGE_INLINE void midge_narrow_panel(const midge_layer_f32 *p, const midge_taps *t,
+                                     const midge_patch *patch, size_t c, size_t lanes, int codes) {
     midge_walk walk = {patch->x, patch->y, 0, patch->height * patch->width};
     midge_pixels pixels;
-    if (lanes == 16) {
-        MIDGE_TILES(6, 2, 1)
-        MIDGE_TILES(4, 2, 1)
-        MIDGE_TILES(2, 2, 2)
-        MIDGE_TILES(1, 2, 4)
-    } else if (lanes == 8) {
-        MIDGE_TILES(8, 1, 1)
-        MIDGE_TILES(4, 1, 2)
-        MIDGE_TILES(2, 1, 4)
-        MIDGE_TILES(1, 1, 8)
-    } else {
-        while (walk.left != 0) {
-            midge_take(patch, &walk, &pixels, 1);
-            if (lanes == 4)
-                midge_tile_4(p, t, pixels.x[0], pixels.y[0], c, codes);
-            else
-                midge_tile_1(p, t, pixels.x[0], pixels.y[0], c, codes);
-        }
+    if (lanes == 8) {
+        MIDGE_TILES(8, 1)
+        MIDGE_TILES(4, 1)
+        MIDGE_TILES(2, 1)
+        MIDGE_TILES(1, 1)
+    }
+    while (walk.left != 0) {
+        midge_take(patch, &walk, &pixels, 1);
+        if (lanes == 4)
+            midge_tile_4(p, t, pixels.x[0], pixels.y[0], c, codes);
+        else
+            midge_tile_1(p, t, pixels.x[0], pixels.y[0], c, codes);
+    }
+}
+
+/* Channels c..end - 1, a group or all, of every pixel of a patch. */
+MIDGE_INLINE void midge_patch_channels(const midge_layer_f32 *p, const midge_taps *t,
+                                       const midge_patch *patch, size_t c, size_t end, int codes) {
+    midge_wide_panels(p, t, patch, c, (end - c) / 16, codes);
+    for (c += (end - c) / 16 * 16; c < end;) {
+        const size_t lanes = midge_panel_width(end - c);
+        midge_narrow_panel(p, t, patch, c, lanes, codes);
+        c += lanes;
     }
 }
 
@@ -225,11 +257,7 @@ MIDGE_INLINE void midge_product_rows(const midge_strip *strip, const midge_op *o
     patch.y = p.y + first * channels;
     patch.x_pixel = depth;
     patch.y_pixel = channels;
-    for (size_t c = 0; c < channels;) {
-        const size_t lanes = midge_panel_width(channels - c);
-        midge_patch_panel(&p, &taps, &patch, c, lanes, codes);
-        c += lanes;
-    }
+    midge_patch_channels(&p, &taps, &patch, 0, channels, codes);
 }
 
 #endif

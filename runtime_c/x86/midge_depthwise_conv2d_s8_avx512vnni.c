@@ -6,11 +6,8 @@
 #define MIDGE_FEATURES "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"
 #include "midge_avx2.h"
 
-static inline __m256i multiply_add(__m256i acc, __m256i x, __m256i w) {
-    return _mm256_dpwssd_epi32(acc, x, w);
-}
-
-#include "midge_depthwise_lanes.h"
+#include "midge_depthwise_zmm.h"
+#include "midge_depthwise_rows.h"
 #include "midge_depthwise_narrow.h"
 
 void midge_depthwise_conv2d_s8_avx512vnni(const midge_strip *strip, const midge_op *op) {

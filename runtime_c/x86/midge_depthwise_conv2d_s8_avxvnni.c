@@ -10,7 +10,8 @@ static inline __m256i multiply_add(__m256i acc, __m256i x, __m256i w) {
     return _mm256_dpwssd_avx_epi32(acc, x, w);
 }
 
-#include "midge_depthwise_lanes.h"
+#include "midge_depthwise_ymm.h"
+#include "midge_depthwise_rows.h"
 #include "midge_depthwise_narrow.h"
 
 void midge_depthwise_conv2d_s8_avxvnni(const midge_strip *strip, const midge_op *op) {

@@ -1,6 +1,6 @@
 /* midge_depthwise_narrow.h - depthwise 3 x 3 convolution of fewer than 16 channels. Private.
  *
- * Included after midge_depthwise_lanes.h. Neighbouring pixels lie side by side: with stride 1 as
+ * Included after midge_depthwise_rows.h. Neighbouring pixels lie side by side: with stride 1 as
  * many of them as 16 bytes hold are made at once.
  */
 #ifndef MIDGE_DEPTHWISE_NARROW_H
@@ -42,15 +42,12 @@ static void prepare_narrow(narrow *n, const midge_conv *p) {
 
 /* Makes the pixels whose first windows begin at these rows. */
 static inline void make_pixels(const narrow *n, line at) {
-    const size_t next = n->channels;
-    const int8_t *a = at.row[0], *b = at.row[1], *c = at.row[2];
-    const group *g = &n->g;
-    const __m256i corner = widen(c + 2 * next);
-    lanes acc = accumulate(g->bias, interleave(widen(a), widen(b)), &g->weight[RIGHT]);
-    acc = accumulate(acc, interleave(widen(a + next), widen(b + next)), &g->weight[MIDDLE]);
-    acc = accumulate(acc, interleave(widen(a + 2 * next), widen(b + 2 * next)), &g->weight[LEFT]);
-    acc = accumulate(acc, interleave(widen(c), widen(c + next)), &g->weight[BELOW]);
-    finish(g, accumulate(acc, interleave(corner, corner), &g->weight[BELOW_LEFT]), at.y);
+    column x[3];
+    for (size_t i = 0; i < 3; ++i) {
+        const size_t next = i * n->channels;
+        x[i] = column_of(at.row[0] + next, at.row[1] + next, at.row[2] + next);
+    }
+    finish(&n->g, sum_columns(&n->g, x[0], x[1], x[2]), at.y);
 }
 
 /* Copies `count` bytes, at most WINDOW. */

@@ -1,22 +1,18 @@
-/* midge_depthwise_lanes.h - depthwise 3 x 3 convolution, 16 channels of a pixel at once. Private.
+/* midge_depthwise_ymm.h - 16 channels of a 3 x 3 window in two registers of 256 bits. Private.
  *
- * Included once by each file midge_depthwise_conv2d_s8_LEVEL.c, which defines before it
+ * Included by midge_depthwise_conv2d_s8_LEVEL.c, which defines before it
  *
  *     static inline __m256i multiply_add(__m256i acc, __m256i x, __m256i w);
  *
  * acc[i] += x[2 * i] * w[2 * i] + x[2 * i + 1] * w[2 * i + 1], exact.
  *
  * Codes are widened to 16 bits and interleaved in pairs of taps: rows 0 and 1 of a column, and row
- * 2 of two neighbouring columns. A column is loaded and interleaved once for the three pixels (two
- * with stride 2) whose windows it is in, and adds to each what it contributes.
+ * 2 of two neighbouring columns.
  */
-#ifndef MIDGE_DEPTHWISE_LANES_H
-#define MIDGE_DEPTHWISE_LANES_H
+#ifndef MIDGE_DEPTHWISE_YMM_H
+#define MIDGE_DEPTHWISE_YMM_H
 
-#define GROUP 16       /* channels */
-#define BLOCK 16384    /* bytes of X that should stay in the first-level cache */
-#define LINES 8        /* most rows of Y in a block */
-#define CACHE_LINE 64u /* bytes */
+#include "midge_depthwise_group.h"
 
 /* 16 channels, one number each or a pair: 0..3 and 8..11, then 4..7 and 12..15, which is how
  * vpunpck leaves them and vpackssdw joins them. */
@@ -30,8 +26,7 @@ enum {
     MIDDLE,     /* column 1 */
     LEFT,       /* column 2 */
     BELOW,      /* row 2, columns 0 and 1 */
-    BELOW_LEFT, /* row 2, column 2, and a column that counts nothing: before it in row_of_stride_1
-                 */
+    BELOW_LEFT, /* row 2, column 2, behind or before a column that counts nothing */
     PAIRS
 };
 
@@ -44,14 +39,6 @@ typedef struct group {
     __m256i padding, zero_point; /* int16 */
     __m128i low;
 } group;
-
-/* A row of Y and the three rows of X below it: where the next column lies, and how far the one
- * after it is from there; 0 bytes for a row of padding. */
-typedef struct line {
-    const int8_t *row[3];
-    size_t step[3];
-    int8_t *y;
-} line;
 
 static inline __m256i widen(const int8_t *x) {
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)x));
@@ -75,13 +62,6 @@ static inline lanes words_at(const uint32_t *words) {
                         _mm256_permute2x128_si256(low, high, 0x31)};
     return both;
 }
-
-/* The constants of 16 channels. */
-typedef struct constants {
-    const uint32_t *bias, *m;
-    const int8_t *weight;
-    size_t pitch; /* from tap to tap */
-} constants;
 
 static inline void prepare(group *g, const midge_conv *p, const constants *from) {
     const __m256i none = _mm256_setzero_si256();
@@ -131,10 +111,9 @@ typedef struct column {
     __m256i below;
 } column;
 
-static inline column next_column(line *x) {
-    const column taken = {interleave(widen(x->row[0]), widen(x->row[1])), widen(x->row[2])};
-    for (int i = 0; i < 3; ++i)
-        x->row[i] += x->step[i];
+/* The column that begins at these codes. */
+static inline column column_of(const int8_t *a, const int8_t *b, const int8_t *c) {
+    const column taken = {interleave(widen(a), widen(b)), widen(c)};
     return taken;
 }
 
@@ -149,6 +128,11 @@ typedef struct windows {
     __m256i before;      /* row 2 of the last column */
 } windows;
 
+static inline windows windows_before(const group *g) {
+    const windows open = {g->first, g->second, g->padding};
+    return open;
+}
+
 /* Adds a column and returns the sums of the window that it ends. */
 static inline lanes add_column(const group *g, windows *open, column x) {
     const lanes beside = interleave(open->before, x.below);
@@ -158,27 +142,6 @@ static inline lanes add_column(const group *g, windows *open, column x) {
     open->second = accumulate(g->bias, x.above, &g->weight[RIGHT]);
     open->before = x.below;
     return accumulate(done, beside, &g->weight[BELOW_LEFT]);
-}
-
-/* 16 channels of one row of Y, stride 1. Column j, counted from the first of padding, ends the
- * window of pixel j - 2. */
-static inline void row_of_stride_1(const group *g, const midge_conv *p, line at) {
-    const size_t pitch = p->out;
-    const int32_t all = p->y_width + 2, inside = p->left + p->x_width;
-    const int32_t last = inside < all ? inside : all;
-    windows open = {g->first, g->second, g->padding};
-    int32_t j = p->left;
-    for (; j < 2 && j < last; ++j)
-        add_column(g, &open, next_column(&at));
-    for (; j < last; ++j, at.y += pitch)
-        finish(g, add_column(g, &open, next_column(&at)), at.y);
-    for (; j < all; ++j) {
-        const lanes done = add_column(g, &open, padding_column(g));
-        if (j >= 2) {
-            finish(g, done, at.y);
-            at.y += pitch;
-        }
-    }
 }
 
 /* Adds two columns to the window of stride 2 that begins with them, and to the one before, whose
@@ -192,75 +155,13 @@ static inline lanes add_columns(const group *g, lanes *open, column x, column ne
     return accumulate(done, beside, &g->weight[BELOW_LEFT]);
 }
 
-/* 16 channels of one row of Y, stride 2. Column 2 * i ends the window of pixel i - 1; the column
- * behind it counts nothing there. */
-static inline void row_of_stride_2(const group *g, const midge_conv *p, line at) {
-    const size_t pitch = p->out;
-    const int32_t all = 2 * p->y_width + 1, inside = p->left + p->x_width;
-    const column none = padding_column(g);
-    lanes open = g->bias;
-    column x = p->left > 0 ? none : next_column(&at);
-    add_columns(g, &open, x, p->left > 1 || inside < 2 ? none : next_column(&at));
-    int32_t j = 2;
-    for (; j < all && j + 1 < inside; j += 2, at.y += pitch) {
-        x = next_column(&at);
-        finish(g, add_columns(g, &open, x, next_column(&at)), at.y);
-    }
-    for (; j < all; j += 2, at.y += pitch) {
-        x = j < inside ? next_column(&at) : none;
-        finish(g, add_columns(g, &open, x, none), at.y);
-    }
-}
-
-/* Row `row` of Y and the rows of X below it, channel 0. */
-static line line_of(const midge_conv *p, uint32_t row, const int8_t *padding) {
-    const uint32_t image = row / p->y_height * (uint32_t)p->x_height;
-    const int32_t start = (int32_t)(row % p->y_height) * p->stride_y - p->top;
-    line found;
-    found.y = midge_row(&p->y, row);
-    for (int32_t i = 0; i < 3; ++i) {
-        const int is_inside = start + i >= 0 && start + i < p->x_height;
-        found.row[i] = is_inside ? midge_row(&p->x, image + (uint32_t)(start + i)) : padding;
-        found.step[i] = is_inside ? p->channels : 0;
-    }
-    return found;
-}
-
-/* The same from channel c on. */
-static inline line line_from(const line *from, size_t c) {
-    line at = *from;
-    for (int i = 0; i < 3; ++i)
-        at.row[i] += at.step[i] ? c : 0;
-    at.y += c;
-    return at;
-}
-
-/* At most LINES rows of Y, 16 channels at once; of fewer than 16 left over, some are made twice. */
-static void wide_rows(const midge_conv *p, uint32_t first, uint32_t count, const int8_t *padding) {
-    line lines[LINES];
-    group g;
-    for (uint32_t i = 0; i < count; ++i)
-        lines[i] = line_of(p, first + i, padding);
-    for (size_t c = 0; c < p->out; c += GROUP) {
-        c = c + GROUP <= p->out ? c : p->out - GROUP;
-        const constants own = {p->bias + c, p->m + c, p->weight + c, p->out};
-        prepare(&g, p, &own);
-        if (p->stride_x == 1)
-            for (uint32_t i = 0; i < count; ++i)
-                row_of_stride_1(&g, p, line_from(&lines[i], c));
-        else
-            for (uint32_t i = 0; i < count; ++i)
-                row_of_stride_2(&g, p, line_from(&lines[i], c));
-    }
-}
-
-/* How many rows of Y to make for one group of channels before the next: what they read stays in
- * the cache while every channel of a line of it is used. */
-static uint32_t rows_of_block(const midge_conv *p) {
-    const uint32_t bytes = p->channels < CACHE_LINE ? (uint32_t)p->channels : CACHE_LINE;
-    const uint32_t row = (uint32_t)(p->x_width * p->stride_y) * bytes;
-    const uint32_t rows = row < BLOCK ? BLOCK / row : 1;
-    return rows < LINES ? rows : LINES;
+/* The sums of the window of three columns. */
+static inline lanes sum_columns(const group *g, column x, column next, column last) {
+    lanes sum = accumulate(g->bias, x.above, &g->weight[RIGHT]);
+    sum = accumulate(sum, next.above, &g->weight[MIDDLE]);
+    sum = accumulate(sum, last.above, &g->weight[LEFT]);
+    sum = accumulate(sum, interleave(x.below, next.below), &g->weight[BELOW]);
+    return accumulate(sum, interleave(last.below, last.below), &g->weight[BELOW_LEFT]);
 }
 
 #endif

@@ -165,48 +165,66 @@ def ideal_bytes(plan: Plan) -> int:
     return total
 
 
-def run(network: Network, threads: int, options: argparse.Namespace, scratch: Path) -> Result:
-    """Race one network."""
-    engines = installed(options.python)
-    paths = files(network, scratch, options.python, engines)
-    many = f", {threads} threads" if threads > 1 else ""
-    entries: list[CEntry] = []
-    builds, build_of = {}, {}
-    target, plan = host_target(), None
-    for special, made in plans(network, paths[".onnx"]):
-        plan = plan or made
-        note = "" if special == SPEED else special
-        every = special == SPEED and threads == 1
+@dataclass
+class Prepared:
+    """A network that is compiled; entries of the C with their builds' names."""
+
+    network: Network
+    plan: Plan
+    paths: dict[str, Path]
+    builds: dict[str, Build]
+    entries: list[tuple[str, CEntry]]
+
+
+def prepare(network: Network, scratch: Path, python: str) -> Prepared:
+    """Write and compile every build of a network."""
+    paths = files(network, scratch, python, installed(python))
+    made = list(plans(network, paths[".onnx"]))
+    prepared = Prepared(network, made[0][1], paths, {}, [])
+    for special, plan in made:
         folder = scratch / special.replace(" ", "_")
-        found, written = c_entries(made, folder, target, network.kind, every=every, note=note)
+        note, every = ("", True) if special == SPEED else (special, False)
+        found, written = c_entries(
+            plan, folder, host_target(), network.kind, every=every, note=note
+        )
         size = measure(folder, "network", flags=(*FLAGS, "-fstack-usage"))
-        builds[special] = Build(
-            made.arena_bytes,
+        prepared.builds[special] = Build(
+            plan.arena_bytes,
             size.flash,
             written.const_bytes,
             written.record_bytes,
-            ideal_bytes(made),
+            ideal_bytes(plan),
         )
-        if threads > 1:
-            found += [replace(e, label=e.label + many, threads=threads) for e in found]
-        build_of |= {entry.label: special for entry in found}
-        entries += found
-        if threads > 1:
-            break
-    assert plan is not None
+        prepared.entries += [(special, entry) for entry in found]
+    return prepared
+
+
+def run(ready: Prepared, threads: int, options: argparse.Namespace) -> Result:
+    """Race one network; on several threads the best instruction set only, beside one thread."""
+    network, engines = ready.network, installed(options.python)
+    many = f", {threads} threads" if threads > 1 else ""
+    entries = ready.entries
+    if threads > 1:
+        (special, one), *_ = ready.entries
+        entries = [
+            (special, one),
+            (special, replace(one, label=one.label + many, threads=threads)),
+        ]
     rivals = [
-        PeerEntry(name + many, name, paths[engine.suffix], threads=threads)
+        PeerEntry(name + many, name, ready.paths[engine.suffix], threads=threads)
         for name, engine in ENGINES.items()
-        if name in engines and engine.suffix in paths
+        if name in engines and engine.suffix in ready.paths
     ]
     if network.official and LITERT in engines:
         other = Path(os.environ["MIDGE_MODELS"]) / TINY / network.official
         rivals.append(PeerEntry(f"{LITERT}, official file", LITERT, other, judged=False))
-    sample = [x[0] for x in random_inputs(plan, 1, seed=0)]
-    await_quiet(options.wait)
-    done = race(plan, sample, entries, rivals, python=options.python, chunks=options.chunks)
-    macs = sum(op.macs for op in plan.ops)
-    return Result(network.name, network.kind, threads, macs, done.to_json(), builds, build_of)
+    sample = [x[0] for x in random_inputs(ready.plan, 1, seed=0)]
+    programs = [entry for _, entry in entries]
+    done = race(ready.plan, sample, programs, rivals, python=options.python, chunks=options.chunks)
+    macs = sum(op.macs for op in ready.plan.ops)
+    build_of = {entry.label: special for special, entry in entries}
+    used = {special: ready.builds[special] for special in build_of.values()}
+    return Result(network.name, network.kind, threads, macs, done.to_json(), used, build_of)
 
 
 def await_quiet(patience_s: float) -> None:
@@ -223,22 +241,32 @@ def main() -> int:
     parser.add_argument("--networks", nargs="+", choices=names, default=names)
     parser.add_argument("--kinds", nargs="+", choices=(INT8, FLOAT32), default=(INT8, FLOAT32))
     parser.add_argument("--chunks", type=int, default=CHUNKS)
-    parser.add_argument("--wait", type=float, default=300, help="seconds for a quiet machine, each")
+    parser.add_argument("--wait", type=float, default=300, help="seconds for a quiet machine")
     parser.add_argument("--peers-python", dest="python")
-    parser.add_argument("--output", type=Path, help="the page")
+    parser.add_argument("--output", type=Path, help="the page", required=True)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     options.python = peers_python(options.python)
-    results = []
-    for network in NETWORKS:
-        if network.name not in options.networks or network.kind not in options.kinds:
-            continue
-        for threads in network.threads:
-            print(f"{network.name}, {network.kind}, {threads}", file=sys.stderr, flush=True)
-            with tempfile.TemporaryDirectory(prefix="midge-x86-") as scratch:
-                results.append(run(network, threads, options, Path(scratch)))
-            for line in results[-1].race["notices"]:
-                print(line, file=sys.stderr)
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory(prefix="midge-x86-") as scratch:
+        ready = []
+        for index, network in enumerate(NETWORKS):
+            if network.name in options.networks and network.kind in options.kinds:
+                print(f"compiling {network.name}, {network.kind}", file=sys.stderr, flush=True)
+                folder = Path(scratch) / str(index)
+                folder.mkdir()
+                ready.append(prepare(network, folder, options.python))
+        await_quiet(options.wait)
+        for prepared in ready:
+            for threads in prepared.network.threads:
+                results.append(run(prepared, threads, options))
+                print("\n".join(results[-1].race["notices"]), end="", file=sys.stderr)
+                write(results, options)  # what is there survives an interruption
+    return 0
+
+
+def write(results: list[Result], options: argparse.Namespace) -> None:
+    """Write the page and the numbers of these results."""
     facts = {
         "machine": describe(),
         "versions": {**versions(), **installed(options.python)},
@@ -247,14 +275,10 @@ def main() -> int:
         "chunks": options.chunks,
         "results": [asdict(result) for result in results],
     }
-    text = page(facts)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+        options.output.write_text(page(facts), encoding="utf-8")
     if options.json:
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
-    return 0
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def _body(facts: Facts) -> Iterator[str]:
     yield ""
     yield "## In short"
     yield ""
-    yield "Time of the C's best instruction set, built for speed, in terms of others in one run: the"
-    yield "ratio of the medians, in brackets that of the 10th percentiles: those of a calm machine."
+    yield "Time of the C's best instruction set, built for speed, in terms of others in one run:"
+    yield "the ratio of the medians, in brackets of the 10th percentiles, those of a calm machine."
     yield ""
     yield from _summary(facts["results"])
     for result in facts["results"]:

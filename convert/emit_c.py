@@ -19,6 +19,7 @@ Array = npt.NDArray[Any]
 C_TYPES = {"int8": "int8_t", "uint8": "uint8_t", "int32": "int32_t", "float32": "float"}
 _C_DTYPES = {d: f"MIDGE_{d.upper()}" for d in C_TYPES}
 WORDS_PER_LINE = 8
+MODEL_HEADERS = ("midge_model.h", "midge_model_f32.h", "midge_model_general.h")  # narrowest first
 CACHE_LINE = 64  # bytes
 
 
@@ -138,10 +139,14 @@ def _x86_header(target: Target) -> str:
 
 
 def _model_header(kernels: Sequence[str]) -> str:
-    """Return the runtime's header that declares these kernels; the wider one includes the other."""
-    text = (runtime_folder() / "include" / "midge_model.h").read_text(encoding="utf-8")
-    known = all(f"void {kernel}(" in text for kernel in kernels)
-    return "midge_model.h" if known else "midge_model_f32.h"
+    """Return the runtime's narrowest header that declares these kernels; wider ones include it."""
+    folder = runtime_folder() / "include"
+    for header in MODEL_HEADERS[:-1]:
+        text = (folder / header).read_text(encoding="utf-8")
+        kernels = [kernel for kernel in kernels if f"void {kernel}(" not in text]
+        if not kernels:
+            return header
+    return MODEL_HEADERS[-1]
 
 
 def runtime_abi() -> str:

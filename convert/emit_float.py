@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from midge.convert.emit_moves import constant_record, pad_words, strides
+from midge.convert.emit_broadcast import broadcast_words
+from midge.convert.emit_general import GENERAL_RECORDS
+from midge.convert.emit_moves import constant_record, pad_words
 from midge.convert.emit_step import Record, Step, Words, bits, count, image_rows, record
 from midge.convert.pack_float import conv2d_panels, panels
 from midge.convert.plan_float import (
@@ -27,7 +29,6 @@ from midge.convert.plan_float import (
 )
 
 Array = npt.NDArray[Any]
-BINARY_AXES = 4  # of a MIDGE_BINARY record
 SIMPLE = (
     "abs",
     "hard_sigmoid",
@@ -127,42 +128,13 @@ def _binary(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, BinaryF32)
     b = step.x[1].shape if p.constant is None else p.constant.shape
-    axes = broadcast_axes(step.y.shape, step.x[0].shape, b)
-    if len(axes) > BINARY_AXES:
-        raise step.fail(f"needs {len(axes)} axes; the C kernel has {BINARY_AXES}")
-    axes = [(1, 0, 0)] * (BINARY_AXES - len(axes)) + axes
     flags = "0"
     at = step.x_at[1] if p.constant is None else step.data.append(step.op.name, p.constant)
     if p.constant is not None:
         flags = "MIDGE_BINARY_CONSTANT" + " | MIDGE_BINARY_SWAPPED" * p.swapped
-    words: Words = {
-        "MIDGE_BINARY_B": at,
-        "MIDGE_BINARY_KIND": f"MIDGE_PAIR(MIDGE_BINARY_{p.kind.upper()}, {flags})",
-        "MIDGE_BINARY_STEP": step.pair("steps", *axes[-1][1:]),
-    }
-    words |= {f"MIDGE_BINARY_SHAPE + {i}": size for i, (size, _, _) in enumerate(axes)}
-    words |= {f"MIDGE_BINARY_A_PITCH + {i}": pitch for i, (_, pitch, _) in enumerate(axes[:-1])}
-    words |= {f"MIDGE_BINARY_B_PITCH + {i}": pitch for i, (_, _, pitch) in enumerate(axes[:-1])}
+    kind = f"MIDGE_PAIR(MIDGE_BINARY_{p.kind.upper()}, {flags})"
+    words = broadcast_words(step, b, at, kind)
     return [record(step, "midge_pow_f32" if p.kind == "pow" else "midge_binary_f32", words)]
-
-
-def broadcast_axes(
-    y: Sequence[int], a: Sequence[int], b: Sequence[int]
-) -> list[tuple[int, int, int]]:
-    """Return (size, pitch in a, pitch in b) of as few axes as describe a broadcast."""
-    pitches = [
-        [0 if n == 1 else pitch for n, pitch in zip(shape, strides(shape, 1), strict=True)]
-        for shape in (a, b)
-    ]
-    merged: list[tuple[int, int, int]] = []
-    for size, *steps in zip(y, *pitches, strict=True):
-        if size == 1:
-            continue
-        if merged and merged[-1][1:] == (steps[0] * size, steps[1] * size):
-            merged[-1] = (merged[-1][0] * size, steps[0], steps[1])
-        else:
-            merged.append((size, steps[0], steps[1]))
-    return merged or [(1, 0, 0)]
 
 
 def _unary(step: Step) -> list[Record]:
@@ -285,4 +257,5 @@ FLOAT_RECORDS: dict[type, Callable[[Step], list[Record]]] = {
     ReduceF32: _reduce,
     SoftmaxF32: _softmax,
     UnaryF32: _unary,
+    **GENERAL_RECORDS,
 }

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert.emit_add import code_offset, find_form
-from midge.convert.emit_float import BINARY_AXES, broadcast_axes
+from midge.convert.emit_broadcast import BINARY_AXES, broadcast_axes
 from midge.convert.emit_step import Record, Step, Words, bits, map_rows, record, word
 from midge.convert.plan import Add, Mul, Requantization
 from midge.quant import arithmetic

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert.executor_functions import BINARY, UNARY
+from midge.convert.executor_general import GENERAL_KERNELS
 from midge.convert.executor_ops import Operands, depthwise, images, padded, product, windows
 from midge.convert.plan_float import (
     DYNAMIC_HEADER,
@@ -214,4 +215,5 @@ FLOAT_KERNELS: dict[type, Callable[[Any, Operands], Array]] = {
     ReduceF32: reduce,
     SoftmaxF32: softmax,
     UnaryF32: unary,
+    **GENERAL_KERNELS,
 }

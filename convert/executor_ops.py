@@ -45,11 +45,13 @@ class Operands:
         x: inputs, each [S, *shape].
         tensors: their descriptions.
         y: description of the output.
+        seen: what a run under test wrote, for a step that reads what it wrote before; else None.
     """
 
     x: Sequence[Array]
     tensors: Sequence[PlanTensor]
     y: PlanTensor
+    seen: Array | None = None
 
 
 def _requantize(acc: Array, r: Requantization, m: Array | None = None) -> Array:

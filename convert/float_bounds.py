@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from midge.convert.executor_float import FLOAT_KERNELS
 from midge.convert.executor_ops import KERNELS, Operands
+from midge.convert.executor_recurrent import recurrent_bound
 from midge.convert.plan import Plan, PlanOp
 from midge.convert.plan_float import (
     UNLIMITED,
@@ -24,6 +25,7 @@ from midge.convert.plan_float import (
     SoftmaxF32,
     UnaryF32,
 )
+from midge.convert.plan_general import RecurrentF32, ResampleF32
 
 Array = npt.NDArray[Any]
 
@@ -60,7 +62,8 @@ def is_exact(params: Any) -> bool:
         return params.kind != "pow"
     if isinstance(params, (Pool2dF32, ReduceF32)):
         return params.kind in ("max", "min")
-    return not isinstance(params, (Conv2dF32, FullyConnectedF32, MatMulF32, SoftmaxF32))
+    rounded = (Conv2dF32, FullyConnectedF32, MatMulF32, RecurrentF32, ResampleF32, SoftmaxF32)
+    return not isinstance(params, rounded)
 
 
 def inexact_buffers(plan: Plan) -> dict[int, bool]:
@@ -106,6 +109,7 @@ def within_bound(op: PlanOp, o: Operands, actual: Array) -> Array:
         o: its operands as they were when it ran.
         actual: what it gave, [samples, *shape as stored].
     """
+    o = replace(o, seen=actual)
     with np.errstate(all="ignore"):
         truth = reference(op, o).reshape(actual.shape)
         near = np.abs(actual - truth) <= error_bound(op, o).reshape(actual.shape)
@@ -127,6 +131,10 @@ def error_bound(op: PlanOp, o: Operands) -> Array:
         return _gamma(p.kernel[0] * p.kernel[1] + 1) * _magnitude(op, o, p) + SMALLEST
     if isinstance(p, ReduceF32):
         return _gamma(o.x[0].shape[2] + 1) * _magnitude(op, o, p) + SMALLEST
+    if isinstance(p, RecurrentF32):
+        return recurrent_bound(p, o).reshape(Y.shape) + SMALLEST
+    if isinstance(p, ResampleF32):
+        return _gamma(p.index.shape[1]) * _magnitude(op, o, p.magnitude) + SMALLEST
     if isinstance(p, SoftmaxF32):
         return _softmax_bound(p, o.x[0].astype(np.float64), Y).reshape(Y.shape)
     if isinstance(p, UnaryF32) and p.kind in UNARY_BOUNDS:

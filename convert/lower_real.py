@@ -27,6 +27,7 @@ from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
 from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
+from midge.convert.lower_recurrent import RECURRENT
 from midge.convert.lower_target import limits_of
 from midge.convert.plan import Dequantize
 from midge.convert.plan_float import UNLIMITED, Limits
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # operators named in a notice
 Step = Callable[["Lowering", ir.Node, int], Stored]
-FLOAT: dict[str, Step] = {**ELEMENTWISE_F32, **MOVES_F32, **POOLS_F32}
+FLOAT: dict[str, Step] = {**ELEMENTWISE_F32, **MOVES_F32, **POOLS_F32, **RECURRENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Reals:
         self._found: dict[ir.Value, _Found | None] = {}
         self._position = {node: i for i, node in enumerate(low.model.graph)}
         self.computed: list[ir.Node] = []  # operators that became float steps, in order
+        self.recurrent: dict[tuple[ir.Node, int], Stored] = {}  # layer, direction -> its steps
         self.quantized: dict[int, int] = {}  # float tensor -> its codes of a DynamicQuantize
 
     def of(self, value: ir.Value) -> Stored:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midge.convert.plan_float import FloatParams
+from midge.convert.plan_general import GeneralParams
 from midge.quant.scheme import QuantParams
 
 Array = npt.NDArray[Any]
@@ -259,6 +260,7 @@ Params = (
     | Dequantize
     | FlipSign
     | FloatParams
+    | GeneralParams
 )
 
 

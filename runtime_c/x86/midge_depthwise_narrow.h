@@ -6,6 +6,8 @@
 #ifndef MIDGE_DEPTHWISE_NARROW_H
 #define MIDGE_DEPTHWISE_NARROW_H
 
+#include "midge_depthwise_any.h"
+
 #define WINDOW 64 /* bytes of a row that pixels made at once read: 2 * 15 + 16 at most */
 
 /* Tells the compiler that the constants of a group may have changed: each is then read where it is
@@ -137,14 +139,18 @@ static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, cons
     }
 }
 
-/* The whole of a kernel. Other windows than 3 x 3, and several channels of Y for one of X, are the
- * portable kernel's. */
+/* The whole of a kernel. Several channels of Y for one of X, and fewer than 16 channels with
+ * another window than 3 x 3, are the portable kernel's. */
 static inline void depthwise_rows(const midge_strip *strip, const midge_op *op) {
     const midge_conv p = midge_conv_at(strip, op);
     const int is_3_by_3 = p.kernel_height == 3 && p.kernel_width == 3 && p.dilation_y == 1 &&
                           p.dilation_x == 1 && p.stride_x <= 2 && p.left <= 2;
-    if (p.channels != p.out || !is_3_by_3) {
+    if (p.channels != p.out || (p.out < GROUP && !is_3_by_3)) {
         midge_depthwise_conv2d_s8(strip, op);
+        return;
+    }
+    if (!is_3_by_3) {
+        rows_of_any(&p, strip->first, strip->last);
         return;
     }
     int8_t padding[WINDOW];

@@ -22,7 +22,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from midge.core.errors import InputError, ToolError
+from midge.core.errors import InputError
+from midge.core.native_objects import build
 
 __all__ = [
     "Compiler",
@@ -34,7 +35,6 @@ __all__ = [
 ]
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^">]+)[">]', re.MULTILINE)
-_ERROR_LINES = 6
 _REMEDY = "install gcc or clang, set CC, or 'pip install ziglang'"
 
 
@@ -242,7 +242,8 @@ def _build(
         return target
     with _lock(folder / f"lock-{key[0]}"):  # sixteen lock files, whatever the number of results
         if not target.exists():
-            _run(compiler, paths, list(flags), folders, target)
+            keys = [_key([p], [*compiler.argv[1:], *flags], folders, compiler) for p in paths]
+            build(compiler, list(zip(paths, keys, strict=True)), flags, folders, target)
     return target
 
 
@@ -297,53 +298,3 @@ def _lock(path: Path) -> Iterator[None]:
     with path.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
-
-
-def _run(
-    compiler: Compiler,
-    sources: Sequence[Path],
-    flags: Sequence[str],
-    include: Sequence[Path],
-    target: Path,
-) -> None:
-    """Compile to a temporary name beside `target` and rename."""
-    linker = [f for f in flags if f.startswith(("-l", "-Wl"))]
-    command = [*compiler.argv, *_zig_defaults(compiler, flags)]
-    command += [f for f in flags if f not in linker]
-    command += [f"-I{folder}" for folder in include]
-    command += [str(s) for s in sources]
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as folder:
-        output = Path(folder) / target.name
-        answer = subprocess.run(
-            [*command, "-o", str(output), *linker],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        if answer.returncode != 0 or not output.exists():
-            names = ", ".join(s.name for s in sources[:3]) + (", ..." if len(sources) > 3 else "")
-            lines = "\n  ".join(_first_errors(answer.stderr or answer.stdout))
-            raise ToolError(f"{compiler} could not compile {names}:\n  {lines}")
-        os.replace(output, target)
-
-
-def _zig_defaults(compiler: Compiler, flags: Sequence[str]) -> list[str]:
-    """Return what makes `zig cc` behave as gcc: no native CPU and no hidden sanitizer."""
-    if compiler.kind != "zig":
-        return []
-    given = [*compiler.argv, *flags]
-    result = []
-    if not any(f.startswith(("-mcpu", "-target", "--target", "-march")) for f in given):
-        result.append("-mcpu=baseline")
-    if not any(f.startswith("-fsanitize") for f in given):
-        result.append("-fno-sanitize=undefined")
-    return result
-
-
-def _first_errors(text: str) -> list[str]:
-    """Return the compiler's first error lines, or its first lines where none says "error"."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower() or "undefined" in line.lower()]
-    return (errors or lines or ["it printed nothing"])[:_ERROR_LINES]

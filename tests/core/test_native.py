@@ -43,6 +43,33 @@ def test_the_same_source_is_compiled_once(source: Path, cache: Path) -> None:
     assert first.parent == cache
 
 
+def test_programs_share_the_objects_of_their_sources(tmp_path: Path, cache: Path) -> None:
+    for name, text in (
+        ("shared", "int shared(void) { return 0; }"),
+        ("one", "int shared(void); int main(void) { return shared(); }"),
+        ("two", "int shared(void); int main(void) { return 2 + shared(); }"),
+    ):
+        (tmp_path / f"{name}.c").write_text(text)
+    programs = [
+        native.compile_program([tmp_path / "shared.c", tmp_path / f"{name}.c"])
+        for name in ("one", "two")
+    ]
+    assert [subprocess.run([p], check=False).returncode for p in programs] == [0, 2]
+    assert len(list(cache.glob("shared-*.o"))) == 1
+    (tmp_path / "shared.c").write_text("int shared(void) { return 5; }")
+    program = native.compile_program([tmp_path / "shared.c", tmp_path / "one.c"])
+    assert subprocess.run([program], check=False).returncode == 5
+
+
+def test_the_objects_of_large_sources_are_not_kept(tmp_path: Path, cache: Path) -> None:
+    large, main = tmp_path / "large.c", tmp_path / "main.c"
+    large.write_text("int zero(void) { return 0; }\n" + "/* weights */\n" * 20000)
+    main.write_text("int zero(void); int main(void) { return zero(); }")
+    assert subprocess.run([native.compile_program([main, large])], check=False).returncode == 0
+    assert list(cache.glob("main-*.o"))
+    assert not list(cache.glob("large-*.o"))
+
+
 def test_a_changed_header_gives_another_result(source: Path) -> None:
     first = native.compile_shared([source])
     (source.parent / "value.h").write_text("#define VALUE 1\n")

@@ -67,6 +67,7 @@ class Layout:
     Attributes:
         blocks: of buffers, then of scratch.
         clusters: of the blocks, every block in one.
+        sizes: bytes from the start of each cluster to its end.
     """
 
     def __init__(
@@ -87,11 +88,11 @@ class Layout:
             if o.x in self._at and o.y in self._at
         }
         self.clusters = self._clustered(merge)
+        self.sizes = [
+            max(start + self.blocks[i].bytes for i, start in cluster.members)
+            for cluster in self.clusters
+        ]
         self._find_gaps()
-
-    def sizes(self, cluster: Cluster) -> int:
-        """Return the bytes from the start of a cluster to its end."""
-        return max(start + self.blocks[i].bytes for i, start in cluster.members)
 
     def offsets(self, starts: Sequence[int]) -> list[int]:
         """Return the offset of each block where the clusters start there."""

@@ -46,7 +46,7 @@ class _Search:
 
     def __init__(self, layout: Layout) -> None:
         self._gaps = [cluster.gaps for cluster in layout.clusters]
-        self._sizes = [layout.sizes(cluster) for cluster in layout.clusters]
+        self._sizes = layout.sizes
         self._order = list(range(len(self._sizes)))
         self.starts = [0] * len(self._sizes)
         self.top = 1 << 62 if self._sizes else 0
@@ -132,7 +132,7 @@ def _aligned(offset: int) -> int:
 
 
 def _size(layout: Layout, index: int) -> int:
-    return layout.sizes(layout.clusters[index])
+    return layout.sizes[index]
 
 
 def _first(layout: Layout, index: int) -> int:
@@ -145,7 +145,7 @@ def _last(layout: Layout, index: int) -> int:
 
 def _small(layout: Layout, index: int) -> bool:
     """Tell whether a cluster fits gaps between others: it is far smaller than the largest."""
-    return _size(layout, index) * FAR < max(_size(layout, i) for i in range(len(layout.clusters)))
+    return _size(layout, index) * FAR < max(layout.sizes)
 
 
 def _crowd(layout: Layout, index: int) -> int:

@@ -228,7 +228,11 @@ class _Run:
     def _overlaps(
         self, inside: dict[int, int], outside: dict[int, int], dying: Sequence[int]
     ) -> list[Overlap]:
-        """Return the pairs of a buffer that dies in the stream and one that is written in it."""
+        """Return the pairs of a buffer that dies in the stream and one that is written in it.
+
+        One that is made inside and lies whole does so because its first row is still needed when
+        its last one is written: no row of it can come to lie over an output.
+        """
         found = []
         for y, writer in {**inside, **outside}.items():
             tensor = self._plan.tensors[self._steps[writer].y]
@@ -240,20 +244,10 @@ class _Run:
                 most = int((self._intact(x, self._at[writer], writer) - last * y_pitch).min())
                 if self._steps[writer].elementwise and x in dict(self._steps[writer].x):
                     most = min(most, 0)
-                if x in inside:
-                    most = min(most, self._behind(inside[x], writer, y_pitch))
                 most = most // ALIGNMENT * ALIGNMENT
                 if most > -tensor.bytes:
                     found.append(Overlap(x, y, most=most))
         return found
-
-    def _behind(self, maker: int, writer: int, y_pitch: int) -> int:
-        """Return how far Y may lie above X so that no row of X is written over one of Y's."""
-        x = self._plan.tensors[self._steps[maker].y]
-        first, _ = self._rows(maker)
-        done = self._done(writer, self._at[maker])
-        room = first * row_bytes(x.bytes, x.shape) - done * y_pitch
-        return int(room[done > 0].min(initial=_NEVER))
 
 
 def row_bytes(size: int, shape: Sequence[int]) -> int:

@@ -26,6 +26,7 @@ class Segment:
         apart: bytes that it needs where nothing overlaps.
         held: bytes of rings and of what else lives in the stream only.
         creep: bytes by which the output must lie below the input where they overlap.
+        rough: not carried out yet; bytes, apart, held and creep are at least so many.
     """
 
     steps: range
@@ -37,6 +38,7 @@ class Segment:
     apart: int
     held: int = 0
     creep: int = 0
+    rough: bool = False
 
 
 class Segments:
@@ -53,6 +55,7 @@ class Segments:
         self._first, self._last = (np.array(x) for x in zip(*self.lives, strict=True))
         self._sizes = np.array(plan.buffer_bytes)
         self._streamer = Streamer(plan)
+        self._windows = [self._window_bytes(i) for i in range(len(plan.ops))]
         self.plain = cache(self._plain)
         self.stream = cache(self._stream)
 
@@ -107,6 +110,48 @@ class Segments:
             held,
             creep,
         )
+
+    def outline(self, steps: range) -> Segment:
+        """Return a stream with strips of one row, of which only bounds are known.
+
+        What it reads may lie under what it writes, the smaller under the larger.
+        """
+        inside = [
+            n
+            for i, (last, n) in zip(steps, (self._windows[i] for i in steps), strict=True)
+            if last < steps.stop
+        ]
+        first, last = self._first, self._last
+        before, after = first < steps.start, last >= steps.stop
+        through = int(self._sizes[before & after].sum())
+        read = int(self._sizes[before & ~after & (last >= steps.start)].sum())
+        written = int(self._sizes[~before & after & (first < steps.stop)].sum())
+        held, scratch = sum(inside), self.scratch(steps)
+        least = through + max(read, written) + held + scratch
+        ones = (1,) * len(steps)
+        return Segment(steps, ones, {}, (), scratch, least, least, held, rough=True)
+
+    def _window_bytes(self, index: int) -> tuple[int, int]:
+        """Return (last step that reads the output, bytes of it that a ring has at least).
+
+        A ring before one reader that waits for nothing else holds its largest window; where that
+        is all rows, the tensor lies whole and may overlap others.
+        """
+        plan, tensor = self.plan, self.plan.tensors[self.plan.ops[index].output]
+        last = self.lives[tensor.buffer][1]
+        readers = [
+            i
+            for i, op in enumerate(plan.ops)
+            if any(plan.tensors[t].buffer == tensor.buffer for t in op.inputs)
+        ]
+        if len(readers) != 1 or len(plan.ops[readers[0]].inputs) != 1:
+            return last, 0
+        if not self._streamer.streamable(readers[0]):
+            return last, 0
+        window = self._streamer.step(readers[0]).window
+        rows = max(window.end(r + 1) - window.begin(r) for r in range(window.rows))
+        held = rows * row_bytes(tensor.bytes, tensor.shape) if rows < window.x_rows else 0
+        return last, held
 
     def scratch(self, steps: range) -> int:
         """Return the bytes of scratch: one step at a time needs it."""

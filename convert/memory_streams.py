@@ -6,7 +6,7 @@ the arena, which no single segment shows; so several limits and prices of that a
 counts is the arena that comes out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from midge.convert.memory_layout import Layout
@@ -69,7 +69,8 @@ class Cutter:
         self._segments = segments
         self._count = len(segments.plan.ops)
         self._ending = [list(self._candidates(stop)) for stop in range(1, self._count + 1)]
-        self.peak = self._smallest_peak()
+        cut = self._exact(self._lowest_peak)
+        self.peak = max([segments.least(), *(s.bytes for s in cut)])
 
     def best(self) -> Placement:
         """Return the best placement that was found."""
@@ -88,17 +89,33 @@ class Cutter:
         """Yield the segments that end before step `stop`."""
         yield self._segments.plain(stop - 1)
         for first in range(stop - 1, self._segments.longest(stop) - 1, -1):
-            yield self._segments.stream(range(first, stop), (1,) * (stop - first))
+            yield self._segments.outline(range(first, stop))
 
-    def _smallest_peak(self) -> int:
-        peaks = [self._segments.least()]
+    def _exact(self, find: Callable[[], list[Segment]]) -> list[Segment]:
+        """Return the best cut by carrying out the streams of those that look best.
+
+        A stream is never better than its outline, so what is best then is best of all.
+        """
+        while True:
+            found = find()
+            rough = [s for s in found if s.rough]
+            if not rough:
+                return found
+            for s in rough:
+                ending = self._ending[s.steps.stop - 1]
+                ending[ending.index(s)] = self._segments.stream(s.steps, s.strips)
+
+    def _lowest_peak(self) -> list[Segment]:
+        best: list[tuple[int, tuple[Segment, ...]]] = [(0, ())]
         for ending in self._ending:
-            peaks.append(min(max(s.bytes, peaks[s.steps.start]) for s in ending))
-        return peaks[-1]
+            s = min(ending, key=lambda s: (max(s.bytes, best[s.steps.start][0]), s.rough))
+            peak, before = best[s.steps.start]
+            best.append((max(s.bytes, peak), (*before, s)))
+        return list(best[-1][1])
 
     def _try(self, limit: int, price: int, seen: dict[tuple[int, ...], Placement]) -> Placement:
         """Place the cut of the fewest bytes of rings of those that need no more than `limit`."""
-        chosen = self._cheapest(limit, price)
+        chosen = self._exact(lambda: self._cheapest(limit, price))
         key = tuple(2 * s.steps.start + bool(s.strips) for s in chosen)
         if key not in seen:
             seen[key] = placed(self._segments, chosen, self.peak, TRIAL_SWAPS)

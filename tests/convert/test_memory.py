@@ -110,7 +110,7 @@ def chains(draw):
 
 
 @given(chains())
-@settings(deadline=None, max_examples=150, derandomize=True)
+@settings(deadline=None, max_examples=80, derandomize=True)
 def test_no_placement_of_a_random_program_lets_a_step_read_foreign_bytes(plan):
     inputs = [x[0] for x in random_inputs(plan, 1, 0)]
     expected = Executor(plan).run(inputs)

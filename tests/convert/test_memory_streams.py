@@ -173,6 +173,20 @@ def test_any_cut_of_a_random_network_may_be_placed(plan, data):
     check(plan)
 
 
+@given(networks())
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_no_stream_needs_less_than_its_outline(plan):
+    segments = Segments(plan)
+    for stop in range(1, len(plan.ops) + 1):
+        for first in range(segments.longest(stop), stop):
+            outline = segments.outline(range(first, stop))
+            stream = segments.stream(outline.steps, outline.strips)
+            assert (outline.rough, stream.rough) == (True, False)
+            assert outline.bytes <= stream.bytes
+            assert outline.apart <= stream.apart
+            assert outline.held <= stream.held
+
+
 def place_as(plan, segments, chosen):
     """Write the placement of a given cut into a Plan."""
 
@@ -240,6 +254,13 @@ def test_an_inverted_residual_writes_over_its_own_input():
     assert overlap.most == 0
     assert stream.bytes == 12 * row + 6 * row * (3 + 1) + row
     check(plan)
+
+
+@pytest.mark.parametrize("strip", [1, 5, 12])
+def test_an_elementwise_step_lies_at_or_below_its_input(strip):
+    net = Builder(12, 8, 4)
+    (overlap,) = streamed(net.plan(net.table(0)), range(1), (strip,)).overlaps
+    assert overlap.most == 0
 
 
 def test_a_residual_block_of_two_convolutions_keeps_less_than_whole_tensors():

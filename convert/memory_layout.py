@@ -1,9 +1,9 @@
 """Blocks of bytes, when they are needed, and how near to each other two of them may lie."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from midge.convert.memory_rows import row_bytes
+from midge.convert.memory_rows import Overlap, row_bytes
 from midge.convert.memory_segments import Segment
 from midge.convert.plan import Plan
 
@@ -56,37 +56,26 @@ class Cluster:
 
 
 class Layout:
-    """The blocks of a program cut into segments.
+    """Blocks, and how near to each other they may lie.
 
     Args:
-        plan: for the sizes.
-        lives: (first, last) step of each buffer.
-        segments: in order, all steps.
+        blocks: of buffers and of scratch.
+        overlaps: between buffers.
         merge: tie blocks that may share one place to each other.
 
     Attributes:
-        blocks: of buffers, then of scratch.
+        blocks: as given.
         clusters: of the blocks, every block in one.
         sizes: bytes from the start of each cluster to its end.
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        lives: Sequence[tuple[int, int]],
-        segments: Sequence[Segment],
-        *,
-        merge: bool,
+        self, blocks: Sequence[Block], overlaps: Iterable[Overlap], *, merge: bool
     ) -> None:
-        """List the blocks and how they may lie."""
-        self.blocks = _blocks(plan, lives, segments)
-        self._at = {b.buffer: i for i, b in enumerate(self.blocks) if b.buffer >= 0}
-        self._overlaps = {
-            (self._at[o.x], self._at[o.y]): o
-            for segment in segments
-            for o in segment.overlaps
-            if o.x in self._at and o.y in self._at
-        }
+        """Find out how the blocks may lie."""
+        self.blocks = blocks
+        at = {b.buffer: i for i, b in enumerate(blocks) if b.buffer >= 0}
+        self._overlaps = {(at[o.x], at[o.y]): o for o in overlaps if o.x in at and o.y in at}
         self.clusters = self._clustered(merge)
         self.sizes = [
             max(start + self.blocks[i].bytes for i, start in cluster.members)
@@ -155,9 +144,16 @@ def _mirrored(gap: Gap) -> Gap:
     return Gap(-gap.high, -gap.low, tuple(-d for d in gap.but))
 
 
-def _blocks(
+def blocks_of(
     plan: Plan, lives: Sequence[tuple[int, int]], segments: Sequence[Segment]
 ) -> list[Block]:
+    """Return the blocks of a program.
+
+    Args:
+        plan: for the sizes.
+        lives: (first, last) step of each buffer.
+        segments: in order, all steps.
+    """
     at: Mapping[int, int] = {
         -1: -1,
         len(plan.ops): len(segments),

@@ -9,7 +9,7 @@ counts is the arena that comes out.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from midge.convert.memory_layout import Layout
+from midge.convert.memory_layout import Layout, blocks_of
 from midge.convert.memory_place import best_starts
 from midge.convert.memory_segments import Segment, Segments
 
@@ -45,8 +45,10 @@ class Placement:
 def placed(segments: Segments, chosen: Sequence[Segment], least: int, swaps: int) -> Placement:
     """Place a program that is cut so."""
     found = []
+    blocks = blocks_of(segments.plan, segments.lives, chosen)
+    overlaps = [o for s in chosen for o in s.overlaps]
     for merge in (True, False):
-        layout = Layout(segments.plan, segments.lives, chosen, merge=merge)
+        layout = Layout(blocks, overlaps, merge=merge)
         top, starts = best_starts(layout, least, swaps)
         found.append(Placement(top, tuple(chosen), layout, layout.offsets(starts)))
         if top <= least or len(layout.clusters) == len(layout.blocks):

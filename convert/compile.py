@@ -20,6 +20,7 @@ from midge.convert.onnx_in import notices, read_model
 from midge.convert.onnx_out import check_folder
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan
+from midge.convert.plan_general import Gather, GatherElements
 from midge.convert.size import SizeReport, measure
 from midge.convert.target import (
     C99,
@@ -35,6 +36,7 @@ from midge.core.native import Compiler, compile_program
 
 Array = npt.NDArray[Any]
 GOLDEN_SAMPLES = 4
+BYTES = 256
 HOST = "host"
 TARGETS = {
     HOST: "C99, built, tested and measured on this machine",
@@ -242,9 +244,27 @@ def random_inputs(plan: Plan, count: int, seed: int) -> list[Array]:
             margin = (high - low) / 16
             arrays.append(rng.uniform(low - margin, high + margin, shape).astype(np.float32))
         else:
-            info = np.iinfo(tensor.dtype)
-            arrays.append(rng.integers(info.min, info.max + 1, shape).astype(tensor.dtype))
+            low, high = _whole_range(plan, index)
+            arrays.append(rng.integers(low, high + 1, shape).astype(tensor.dtype))
     return arrays
+
+
+def _whole_range(plan: Plan, index: int) -> tuple[int, int]:
+    """Return what an integer input may be: any code, a truth, or a byte that is a good index."""
+    tensor = plan.tensors[index]
+    if tensor.dtype != "int32":
+        info = np.iinfo(tensor.dtype)
+        return int(info.min), int(info.max)
+    if tensor.file_dtype == "bool":
+        return 0, 1
+    sizes = [BYTES]
+    for op in plan.ops:
+        reads = op.inputs and plan.tensors[op.inputs[-1]].buffer == tensor.buffer
+        if reads and isinstance(op.params, Gather | GatherElements):
+            table = op.params.table if isinstance(op.params, Gather) else None
+            shape = plan.tensors[op.inputs[0]].shape if table is None else table.shape
+            sizes.append(shape[1])
+    return 0, min(sizes) - 1
 
 
 def _real_range(plan: Plan, index: int) -> tuple[float, float]:

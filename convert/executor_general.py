@@ -90,7 +90,8 @@ def cast(p: Cast, o: Operands) -> Array:
     if p.kind == "to_f32":
         return X.astype(np.float32)
     if p.kind.startswith("truth"):
-        return (X != 0).astype(np.int32)
+        truth: Array = (X != 0).astype(np.int32)
+        return truth
     whole = np.trunc(np.nan_to_num(X.astype(np.float64), nan=0.0))
     codes: Array = np.clip(whole, S32.min, S32.max).astype(np.int32)
     return codes
@@ -128,7 +129,8 @@ def gather(p: Gather, o: Operands) -> Array:
 def gather_elements(p: GatherElements, o: Operands) -> Array:
     """Pick elements along the middle axis."""
     index = _inside(o.x[1], o.x[0].shape[2])
-    return np.take_along_axis(o.x[0], index, axis=2).reshape(-1, *o.y.shape)
+    Y: Array = np.take_along_axis(o.x[0], index, axis=2)
+    return Y.reshape(-1, *o.y.shape)
 
 
 def resample(p: ResampleF32, o: Operands) -> Array:

@@ -80,7 +80,7 @@ def inexact_buffers(plan: Plan) -> dict[int, bool]:
         if inexact or not is_exact(op.params):
             y = plan.tensors[op.output]
             from_codes = any(inexact)
-            found[y.buffer] = from_codes or (y.dtype != "float32" and bool(inexact))
+            found[y.buffer] = from_codes or (y.dtype not in ("float32", "int32") and bool(inexact))
     return found
 
 

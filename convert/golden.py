@@ -82,7 +82,7 @@ def allowances(plan: Plan, outputs: Sequence[Array]) -> list[Allowance]:
     for index, y in zip(plan.outputs, outputs, strict=True):
         tensor = plan.tensors[index]
         share = 0.0
-        if tensor.buffer in inexact:
+        if tensor.buffer in inexact and tensor.dtype != "int32":
             share = CODE_SHARE if inexact[tensor.buffer] else FLOAT_SHARE
         finite = y[np.isfinite(y)] if tensor.dtype == "float32" else y
         whole = float(np.abs(finite).max(initial=0)) if tensor.dtype == "float32" else _SPAN

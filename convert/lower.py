@@ -21,6 +21,7 @@ from midge.convert import layout as lay
 from midge.convert.canonical import canonicalize
 from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_dynamic import PRODUCTS
+from midge.convert.lower_general import file_dtype, is_word
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES, move
 from midge.convert.lower_pairs import PAIRS
@@ -123,9 +124,12 @@ class Lowering:
             stored = self.program.new(name, shape, layout, None)
             self.codes[value] = stored
             return stored
+        if is_word(value):
+            return self._words(value, name, shape)
         if value.dtype not in CODE_TYPES:
             raise InputError(
-                f"input {name!r} is {value.dtype}; midge compiles float32, int8 and uint8 inputs."
+                f"input {name!r} is {value.dtype}; midge compiles float32, int8, uint8, int32, "
+                "int64 and bool inputs."
             )
         params = self.params_of_codes(value)
         if params is None:
@@ -136,6 +140,17 @@ class Lowering:
         if params.dtype == "uint8":
             signed = self.program.new(f"{name}_s8", shape, layout, params)
             self.codes[value] = self.program.op(f"{name}_flip", FlipSign(), [stored.tensor], signed)
+        return stored
+
+    def _words(self, value: ir.Value, name: str, shape: tuple[int, ...]) -> Stored:
+        """Add an input of integers or truths, int32 in C."""
+        stored = self.program.new(name, shape, lay.identity(shape), None, dtype="int32")
+        dtype = file_dtype(value)
+        if dtype:
+            tensor = replace(self.program.tensors[stored.tensor], file_dtype=dtype)
+            self.program.tensors[stored.tensor] = tensor
+            self.notices.append(f"input {name!r} is {dtype} in the file and int32 in the C.")
+        self.codes[value] = stored
         return stored
 
     def params_of_codes(self, value: ir.Value) -> QuantParams | None:
@@ -160,6 +175,8 @@ class Lowering:
             real = self.program.new(name, shape, lay.identity(shape), None)
             inputs = [stored.tensor]
             return self.program.op(name, Dequantize(stored.stored_codes), inputs, real)
+        if is_word(value):
+            return self.reals.output(value)
         if value not in self.codes:
             raise no_form(value)
         stored = self.codes[value]

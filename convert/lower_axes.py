@@ -77,7 +77,8 @@ def take(
         return x
     (x,), order = by_axes(low, [x])
     params = Slice(tuple(start[a] for a in order), tuple(step[a] for a in order))
-    y = low.program.new(names[1], shape, lay.permuted(shape, order), x.params)
+    layout, dtype = lay.permuted(shape, order), low.program.tensors[x.tensor].dtype
+    y = low.program.new(names[1], shape, layout, x.params, dtype=dtype)
     inputs = [low.program.view(x, [x.shape[a] for a in order])]
     return low.program.op(names[0], params, inputs, y)
 

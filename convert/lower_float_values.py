@@ -60,7 +60,7 @@ def combine(low: "Lowering", name: str, kind: str, a: Stored | Array, b: Stored 
         y = low.program.new(name, shape, lay.spelt(a.shape, a.layout), None)
         inputs = [low.program.view(x, y.layout.storage_shape) for x in (a, b)]
         return low.program.op(name, BinaryF32(kind), inputs, y)
-    (a, b), order = by_axes(low, [_of_rank(x, len(shape)) for x in (a, b)])
+    (a, b), order = by_axes(low, [of_rank(x, len(shape)) for x in (a, b)])
     y = low.program.new(name, shape, lay.permuted(shape, order), None)
     inputs = [low.program.view(x, [x.shape[k] for k in order]) for x in (a, b)]
     return low.program.op(name, BinaryF32(kind), inputs, y)
@@ -76,7 +76,7 @@ def _with_constant(
         constant = np.full((1,) * len(storage), array.reshape(-1)[0], np.float32)
         inputs = [low.program.view(x, storage)]
         return low.program.op(name, BinaryF32(kind, constant, swapped), inputs, y)
-    (x,), order = by_axes(low, [_of_rank(x, len(shape))])
+    (x,), order = by_axes(low, [of_rank(x, len(shape))])
     rows = array.reshape((1,) * (len(shape) - array.ndim) + array.shape).transpose(order)
     constant = np.ascontiguousarray(rows, np.float32)
     y = low.program.new(name, shape, lay.permuted(shape, order), None)
@@ -84,7 +84,7 @@ def _with_constant(
     return low.program.op(name, BinaryF32(kind, constant, swapped), inputs, y)
 
 
-def _of_rank(x: Stored, rank: int) -> Stored:
+def of_rank(x: Stored, rank: int) -> Stored:
     """Return x with axes of size 1 in front."""
     return replace(x, shape=(1,) * (rank - len(x.shape)) + x.shape)
 

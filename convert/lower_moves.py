@@ -72,7 +72,8 @@ def _concat(
     xs, order = by_axes(low, sources)
     axis = g.attribute(node, "axis") % len(xs[0].shape)
     shape = low.shape(node.outputs[0])
-    y = low.program.new(target.name, shape, lay.permuted(shape, order), target.params)
+    layout, dtype = lay.permuted(shape, order), low.program.tensors[xs[0].tensor].dtype
+    y = low.program.new(target.name, shape, layout, target.params, dtype=dtype)
     inputs = [low.program.view(x, [x.shape[a] for a in order]) for x in xs]
     return low.program.op(g.label(node), Concat(order.index(axis)), inputs, y)
 

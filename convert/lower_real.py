@@ -6,7 +6,7 @@ A real value is found like this:
 2. a float input of the graph: itself; a constant: copied into the arena;
 3. Relu or Clip behind a layer that nothing else reads: limits of that layer;
 4. DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, Mul, Add: one dynamic layer;
-5. any operator of FLOAT: a float32 step.
+5. any operator of FLOAT: a float32 step; one of INTEGER, whose result is an integer or a truth.
 
 Anything else is refused by name.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
@@ -25,12 +26,14 @@ from midge.convert.lower_float_layers import LAYERS_F32, Layer, takes_limits
 from midge.convert.lower_float_moves import MOVES_F32
 from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
+from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_word, operands
 from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_recurrent import RECURRENT
 from midge.convert.lower_target import limits_of
 from midge.convert.plan import Dequantize
 from midge.convert.plan_float import UNLIMITED, Limits
+from midge.convert.plan_general import ConstantS32
 from midge.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +41,13 @@ if TYPE_CHECKING:
 
 SHOWN = 5  # operators named in a notice
 Step = Callable[["Lowering", ir.Node, int], Stored]
-FLOAT: dict[str, Step] = {**ELEMENTWISE_F32, **MOVES_F32, **POOLS_F32, **RECURRENT}
+FLOAT: dict[str, Step] = {
+    **ELEMENTWISE_F32,
+    **MOVES_F32,
+    **POOLS_F32,
+    **RECURRENT,
+    **GENERAL_F32,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +118,8 @@ class Reals:
 
     def _search(self, value: ir.Value) -> _Found | None:
         node = value.producer()
-        if node is None or real_constant(value) is not None or self._low.natural(value) is not None:
+        known = real_constant(value) is not None or g.is_constant(value)
+        if node is None or known or self._low.natural(value) is not None:
             return None
         limits, layer = UNLIMITED, node
         bounds, source = limits_of(node), node.inputs[0] if node.inputs else None
@@ -120,7 +130,7 @@ class Reals:
         dynamic = find_dynamic(layer)
         if dynamic is not None:
             return _Found(layer, limits, [dynamic.x], dynamic)
-        return _Found(layer, limits, _activations(layer))
+        return _Found(layer, limits, operands(layer))
 
     def _takes_limits(self, node: ir.Node, value: ir.Value) -> bool:
         """Tell whether a Relu or Clip may join the operator that computes a value."""
@@ -138,9 +148,10 @@ class Reals:
             return lower_dynamic(low, found.dynamic, name, found.limits)
         if g.is_op(found.node, *LAYERS_F32):
             return LAYERS_F32[found.node.op_type](low, Layer(found.node, name, found.limits))
-        if not g.is_op(found.node, *FLOAT):
+        table = FLOAT if g.is_float(value) else INTEGER
+        if not g.is_op(found.node, *table) or not is_word(value):
             raise no_form(value)
-        return FLOAT[found.node.op_type](low, found.node, found.node.outputs.index(value))
+        return table[found.node.op_type](low, found.node, found.node.outputs.index(value))
 
     def _given(self, value: ir.Value) -> Stored:
         """Return an input, a constant, or codes made real."""
@@ -151,14 +162,31 @@ class Reals:
             y = low.program.new(name, stored.shape, layout, None)
             step = Dequantize(stored.stored_codes)
             return low.program.op(f"{name}_dequantize", step, [stored.tensor], y)
-        array = real_constant(value)
+        array = real_constant(value) if g.is_float(value) else g.constant(value)
         if array is not None:
-            return constant_step(low, name, array)
+            return (
+                constant_step(low, name, array) if g.is_float(value) else self.constant(name, array)
+            )
         if value in low.codes:
             return low.codes[value]
         raise InputError(
             f"tensor {name!r} is an input or a constant that midge cannot compute with."
         )
+
+    def constant(self, name: str, array: g.Array) -> Stored:
+        """Copy an integer or truth into the arena.
+
+        Raises:
+            InputError: it is outside of int32.
+        """
+        wide = array.astype(np.int64)
+        words = wide.astype(np.int32)
+        if np.any(words != wide):
+            raise InputError(
+                f"constant {name!r} holds integers outside of int32, which C has here."
+            )
+        y = self._low.program.new(name, array.shape, lay.identity(array.shape), None, dtype="int32")
+        return self._low.program.op(f"{name}_constant", ConstantS32(words), [], y)
 
     def output(self, value: ir.Value) -> Stored:
         """Return a real graph output, in the file's order and under its name."""
@@ -166,7 +194,14 @@ class Reals:
         stored = low.program.reorder(self.of(value), lay.identity(shape), "in_order")
         tensor = low.program.tensors[stored.tensor]
         order = tuple(range(len(shape)))
-        named = replace(tensor, name=name, shape=shape, layout=order, file_shape=shape)
+        named = replace(
+            tensor,
+            name=name,
+            file_dtype=file_dtype(value),
+            shape=shape,
+            layout=order,
+            file_shape=shape,
+        )
         if named == tensor:
             return stored
         low.program.tensors.append(named)
@@ -182,15 +217,6 @@ class Reals:
         what = "operator is" if len(names) == 1 else "operators are"
         shown = ", ".join(names[:SHOWN])
         return [f"{len(names)} {what} computed in float32: {shown}{more}."]
-
-
-def _activations(node: ir.Node) -> list[ir.Value]:
-    """Return the float operands of a node that are no constants."""
-    return [
-        v
-        for v in node.inputs
-        if v is not None and v.dtype == ir.DataType.FLOAT and real_constant(v) is None
-    ]
 
 
 def no_form(value: ir.Value) -> InputError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import midge.core.ops  # noqa: F401  fills OPS
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_float_layers import LAYERS_F32
+from midge.convert.lower_general import INTEGER
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES
 from midge.convert.lower_pairs import PAIRS
@@ -107,7 +108,7 @@ INT8: dict[str, str] = {
     **dict.fromkeys(MOVES, "codes move"),
     **REWRITTEN,
 }
-FLOAT32: dict[str, str] = {**dict.fromkeys((*FLOAT, *LAYERS_F32), "step")} | {
+FLOAT32: dict[str, str] = {**dict.fromkeys((*FLOAT, *INTEGER, *LAYERS_F32), "step")} | {
     "ConvTranspose": REWRITTEN["ConvTranspose"]
 }
 

@@ -21,6 +21,9 @@ LEVELS = {
 }
 
 
+WIDER = {"tensor(int64)": np.int64, "tensor(bool)": np.bool_}  # what int32 stands for
+
+
 def make_session(
     model: onnx.ModelProto | bytes | Path,
     *,
@@ -66,13 +69,27 @@ def run(
 ) -> list[Array]:
     """Run a session once.
 
+    Args:
+        session: as made.
+        feeds: by name; int32 may stand for int64 and bool.
+        outputs: names of those wanted; None takes all.
+
     Raises:
         ToolError: ONNX Runtime fails; its own words are kept.
     """
     try:
-        return [np.asarray(v) for v in session.run(outputs, dict(feeds))]
+        return [np.asarray(v) for v in session.run(outputs, _fitting(session, feeds))]
     except Exception as error:
         raise ToolError(f"ONNX Runtime failed: {one_line(error)}") from error
+
+
+def _fitting(session: rt.InferenceSession, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the feeds with int32 made int64 or bool where the model wants that."""
+    wanted = {i.name: WIDER.get(i.type) for i in session.get_inputs()}
+    return {
+        name: x.astype(wanted[name]) if x.dtype == np.int32 and wanted.get(name) else x
+        for name, x in feeds.items()
+    }
 
 
 def one_line(error: BaseException) -> str:

@@ -34,6 +34,7 @@ class PlanTensor:
         layout: storage axis j holds ONNX axis layout[j]; (0, 2, 3, 1) for an NCHW tensor.
         file_params: parameters as the ONNX file states them (uint8 or int8).
         file_shape: shape in the ONNX file.
+        file_dtype: "int64" or "bool" of an input or output that is int32 here, else "".
     """
 
     name: str
@@ -44,6 +45,7 @@ class PlanTensor:
     layout: tuple[int, ...] = ()
     file_params: QuantParams | None = None
     file_shape: tuple[int, ...] = ()
+    file_dtype: str = ""
 
     @property
     def bytes(self) -> int:

@@ -141,10 +141,10 @@ class Reference:
             inputs: by name, shape and dtype as in the file.
 
         Returns:
-            The outputs of the file as it stands, in graph order, and the codes of every other
-            quantized tensor by name.
+            The outputs of the file as it stands, in graph order (int64 and bool as int32), and the
+            codes of every other quantized tensor by name.
         """
-        outputs = ort.run(self._plain, inputs)
+        outputs = [_as_word(y) for y in ort.run(self._plain, inputs)]
         if self._shown is None:
             return outputs, {}
         codes = ort.run(self._shown, inputs, self.tensors)
@@ -172,6 +172,11 @@ class Reference:
     ) -> Iterator[tuple[list[Array], dict[str, Array]]]:
         for sample in zip(*inputs, strict=True):
             yield self.run(dict(zip(names, sample, strict=True)))
+
+
+def _as_word(y: Array) -> Array:
+    """Return int64 and bool as int32, as executor and C have them."""
+    return y.astype(np.int32) if y.dtype in (np.int64, np.bool_) else y
 
 
 def _own_constants(graph: onnx.GraphProto) -> None:

@@ -163,12 +163,22 @@ def _chunks(
         missing = [name for name in names if name not in sample]
         if missing:
             raise InputError(f"a sample has no array for input {missing[0]!r}.")
-        held.append([np.asarray(sample[name]) for name in names])
+        held.append(
+            [
+                as_stored(plan, t, np.asarray(sample[n]))
+                for t, n in zip(plan.inputs, names, strict=True)
+            ]
+        )
         if len(held) == CHUNK:
             yield [np.stack(column) for column in zip(*held, strict=True)]
             held = []
     if held:
         yield [np.stack(column) for column in zip(*held, strict=True)]
+
+
+def as_stored(plan: Plan, tensor: int, x: Array) -> Array:
+    """Return an input as C has it: int32 for the int64 or bool of the file."""
+    return x.astype(np.int32) if x.dtype == plan.tensors[tensor].file_dtype else x
 
 
 def _compare(

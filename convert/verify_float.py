@@ -137,7 +137,8 @@ class Judge:
             finite = np.abs(y[np.isfinite(y)])
             limit = share * float(finite.max(initial=0))
         else:
-            limit = share * 255 if tensor.buffer in self.inexact else 0.0
+            is_code = tensor.dtype != "int32" and tensor.buffer in self.inexact
+            limit = share * 255 if is_code else 0.0
         with np.errstate(invalid="ignore"):
             gap = np.abs(y.astype(np.float64) - other.astype(np.float64))
         return np.where(gap <= limit, y, other)

@@ -1,0 +1,256 @@
+"""Lowers integers and truths, and what computes or reads them: int32 words in the C.
+
+int32, int64 and bool of the file are all int32; a truth is 0 or 1. An int64 constant outside int32
+is refused by name.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from midge.convert import graph as g
+from midge.convert import layout as lay
+from midge.convert.lower_axes import by_axes, expand
+from midge.convert.lower_float_moves import MOVES_F32
+from midge.convert.lower_float_values import of_rank
+from midge.convert.lower_params import fail, real_constant
+from midge.convert.lower_pools import reduction_of
+from midge.convert.lower_program import Stored
+from midge.convert.plan_general import (
+    ArgF32,
+    BinaryS32,
+    Cast,
+    Compare,
+    Gather,
+    GatherElements,
+    Where,
+)
+
+if TYPE_CHECKING:
+    from midge.convert.lower import Lowering
+
+WORDS = (ir.DataType.FLOAT, ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL)
+COMPARISONS = {  # kind, operands exchanged
+    "Equal": ("equal", False),
+    "Greater": ("less", True),
+    "GreaterOrEqual": ("less_equal", True),
+    "Less": ("less", False),
+    "LessOrEqual": ("less_equal", False),
+}
+INTEGER_KINDS = {
+    "Add": "add",
+    "And": "and",
+    "Div": "div",
+    "Max": "max",
+    "Min": "min",
+    "Mul": "mul",
+    "Or": "or",
+    "Sub": "sub",
+    "Xor": "xor",
+}
+
+
+def is_word(value: ir.Value | None) -> bool:
+    """Tell whether midge computes with a value's type outside of codes."""
+    return value is not None and value.dtype in WORDS
+
+
+def file_dtype(value: ir.Value) -> str:
+    """Return "int64" or "bool" for a value that is int32 in C though the file says otherwise."""
+    return {ir.DataType.INT64: "int64", ir.DataType.BOOL: "bool"}.get(
+        value.dtype or ir.DataType.UNDEFINED, ""
+    )
+
+
+def _operand(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    value = node.inputs[index]
+    assert value is not None
+    if not is_word(value):
+        raise fail(node, f"its operand {value.name!r} is {value.dtype}", "cast it to int32")
+    return low.reals.of(value)
+
+
+def _pair(low: "Lowering", name: str, params: BinaryS32 | Compare, a: Stored, b: Stored) -> Stored:
+    """Combine two tensors element by element into int32."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    (a, b), order = by_axes(low, [of_rank(x, len(shape)) for x in (a, b)])
+    y = low.program.new(name, shape, lay.permuted(shape, order), None, dtype="int32")
+    inputs = [low.program.view(x, [x.shape[k] for k in order]) for x in (a, b)]
+    return low.program.op(name, params, inputs, y)
+
+
+def _compare(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    kind, exchanged = COMPARISONS[node.op_type]
+    a, b = (_operand(low, node, i) for i in ((1, 0) if exchanged else (0, 1)))
+    real = g.is_float(node.inputs[0])
+    params = Compare(kind) if real else BinaryS32(kind)
+    return _pair(low, g.name_of(node.outputs[0]), params, a, b)
+
+
+def _integer(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Lower arithmetic of integers, and logic of truths."""
+    name, kind = g.name_of(node.outputs[0]), INTEGER_KINDS[node.op_type]
+    y = _operand(low, node, 0)
+    for i in range(1, len(node.inputs)):
+        made = name if i == len(node.inputs) - 1 else f"{name}_{i}"
+        y = _pair(low, made, BinaryS32(kind), y, _operand(low, node, i))
+    return y
+
+
+def _mod(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    kind = "fmod" if g.attribute(node, "fmod", 0) else "mod"
+    a, b = (_operand(low, node, i) for i in (0, 1))
+    return _pair(low, g.name_of(node.outputs[0]), BinaryS32(kind), a, b)
+
+
+def _with_number(kind: str, number: int, *, first: bool) -> Callable[..., Stored]:
+    """Return a lowering that combines the operand with a number."""
+
+    def lower(low: "Lowering", node: ir.Node, index: int) -> Stored:
+        name, x = g.name_of(node.outputs[0]), _operand(low, node, 0)
+        one = low.reals.constant(f"{name}_{number}", np.array([number], np.int32))
+        one = replace(one, shape=(1,) * len(x.shape), layout=lay.identity((1,) * len(x.shape)))
+        return _pair(low, name, BinaryS32(kind), *((one, x) if first else (x, one)))
+
+    return lower
+
+
+def _cast(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    source, result = node.inputs[0], node.outputs[0]
+    x = _operand(low, node, 0)
+    assert source is not None
+    if not is_word(result):
+        raise fail(node, f"it casts to {result.dtype}", "cast to float, int32, int64 or bool")
+    from_real, to_real = g.is_float(source), g.is_float(result)
+    if result.dtype == ir.DataType.BOOL and source.dtype != ir.DataType.BOOL:
+        kind = "truth_f32" if from_real else "truth_s32"
+    elif from_real == to_real:
+        return x
+    else:
+        kind = "to_f32" if to_real else "to_s32"
+    name = g.name_of(result)
+    dtype = "float32" if to_real else "int32"
+    y = low.program.new(name, x.shape, lay.spelt(x.shape, x.layout), None, dtype=dtype)
+    return low.program.op(g.label(node), Cast(kind), [x.tensor], y)
+
+
+def _where(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    shape = low.shape(node.outputs[0])
+    xs = [expand(low, g.label(node), _operand(low, node, i), shape) for i in range(3)]
+    xs, order = by_axes(low, xs)
+    dtype = low.program.tensors[xs[1].tensor].dtype
+    layout = lay.permuted(shape, order)
+    y = low.program.new(g.name_of(node.outputs[0]), shape, layout, None, dtype=dtype)
+    inputs = [low.program.view(x, layout.storage_shape) for x in xs]
+    return low.program.op(g.label(node), Where(), inputs, y)
+
+
+def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    x = _operand(low, node, 0)
+    if not g.is_float(node.inputs[0]):
+        raise fail(node, f"it compares {node.inputs[0].dtype}", "cast its input to float")  # type: ignore[union-attr]
+    r = reduction_of(low, x, [g.attribute(node, "axis", 0) % len(x.shape)])
+    outer, _, inner = r.storage
+    source = low.program.view(r.x, r.storage)
+    params = ArgF32(node.op_type == "ArgMin", bool(g.attribute(node, "select_last_index", 0)))
+    shape = low.shape(node.outputs[0])
+    y = low.program.new(
+        g.name_of(node.outputs[0]), shape, r.layout, None, dtype="int32", storage=(outer, 1, inner)
+    )
+    return low.program.op(g.label(node), params, [source], y)
+
+
+def _flat(low: "Lowering", x: Stored, shape: tuple[int, ...]) -> int:
+    """Return a view of x in the file's order, with this shape."""
+    return low.program.view(low.program.reorder(x, lay.identity(x.shape), "in_order"), shape)
+
+
+def _gather(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Lower a Gather: a move where the indices are known and evenly spaced."""
+    source, places = node.inputs[0], g.constant(node.inputs[1])
+    assert source is not None
+    shape = low.shape(source)
+    axis = g.attribute(node, "axis", 0) % len(shape)
+    if places is not None and len(set(np.diff(places.reshape(-1) % shape[axis]).tolist())) <= 1:
+        return MOVES_F32["Gather"](low, node, index)
+    outer, inner = prod(shape[:axis]), prod(shape[axis + 1 :])
+    table = real_constant(source) if g.is_float(source) else g.constant(source)
+    indices = _operand(low, node, 1)
+    count = prod(indices.shape)
+    inputs = [_flat(low, indices, (count,))]
+    dtype = "float32" if g.is_float(source) else "int32"
+    if table is None:
+        inputs = [_flat(low, _operand(low, node, 0), (outer, shape[axis], inner)), *inputs]
+    else:
+        table = np.ascontiguousarray(table.reshape(outer, shape[axis], inner), dtype)
+    result = low.shape(node.outputs[0])
+    y = low.program.new(
+        g.name_of(node.outputs[0]),
+        result,
+        lay.identity(result),
+        None,
+        dtype=dtype,
+        storage=(outer, count, inner),
+    )
+    return low.program.op(g.label(node), Gather(table), inputs, y)
+
+
+def _gather_elements(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    x, places = (_operand(low, node, i) for i in (0, 1))
+    axis = g.attribute(node, "axis", 0) % len(x.shape)
+    around = [n for a, n in enumerate(x.shape) if a != axis]
+    if around != [n for a, n in enumerate(places.shape) if a != axis]:
+        raise fail(node, "its indices leave elements of other axes out", "cut them with Slice")
+    outer, inner, m = prod(x.shape[:axis]), prod(x.shape[axis + 1 :]), places.shape[axis]
+    inputs = [_flat(low, x, (outer, x.shape[axis], inner)), _flat(low, places, (outer, m, inner))]
+    y = low.program.new(
+        g.name_of(node.outputs[0]),
+        places.shape,
+        lay.identity(places.shape),
+        None,
+        dtype=low.program.tensors[x.tensor].dtype,
+        storage=(outer, m, inner),
+    )
+    return low.program.op(g.label(node), GatherElements(), inputs, y)
+
+
+Step = Callable[["Lowering", ir.Node, int], Stored]
+# Of real values that come from integers or truths.
+GENERAL_F32: dict[str, Step] = {
+    "Cast": _cast,
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "Where": _where,
+}
+# Whose result is an integer or a truth.
+INTEGER: dict[str, Step] = {
+    **{name: step for name, step in MOVES_F32.items() if name not in ("Dropout", "Pad", "Resize")},
+    **dict.fromkeys(INTEGER_KINDS, _integer),
+    **dict.fromkeys(COMPARISONS, _compare),
+    **GENERAL_F32,
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "Mod": _mod,
+    "Neg": _with_number("sub", 0, first=True),
+    "Not": _with_number("xor", 1, first=False),
+}
+
+
+def operands(node: ir.Node) -> list[ir.Value]:
+    """Return the operands of a node that have to be computed: real ones, and integers it reads."""
+    whole = node.inputs
+    if node.op_type in MOVES_F32 and not g.is_op(node, "Concat", "Gather"):
+        whole = node.inputs[:1]
+    reads_integers = node.op_type in INTEGER
+    return [
+        v
+        for v in whole
+        if v is not None
+        and (g.is_float(v) or (reads_integers and is_word(v)))
+        and real_constant(v) is None
+        and not g.is_constant(v)
+    ]

@@ -82,7 +82,8 @@ class KernelCall:
             data: array or bytes of the constants; the record's word MIDGE_OP_DATA is left at 0.
             rows: first and last (excluded).
             scratch: bytes.
-            same: pairs (name, other): word `name` gets the offset of buffer `other`.
+            same: (name, other) or (name, other, shift): word `name` gets the offset of buffer
+                `other`, plus `shift` bytes.
 
         Raises:
             AssertionError: it touched what it must not, or its two runs differ.
@@ -92,7 +93,7 @@ class KernelCall:
             name, more = key if isinstance(key, tuple) else (key, 0)
             record[self.number(name) + more] = word(value)
         pieces = {name: raw(content) for name, content in buffers.items()}
-        index = {name: self.number(name) for name in (*pieces, *(a for a, _ in same))}
+        index = {name: self.number(name) for name in (*pieces, *(s[0] for s in same))}
         job = {
             "library": str(self.library(kernel)),
             "kernel": kernel,
@@ -259,8 +260,8 @@ def carry_out(job):
         record = (ctypes.c_uint32 * len(job["record"]))(*job["record"])
         for name in job["pieces"]:
             record[job["index"][name]] = offsets[name]
-        for name, other in job["same"]:
-            record[job["index"][name]] = offsets[other]
+        for name, other, *shift in job["same"]:
+            record[job["index"][name]] = offsets[other] + sum(shift)
         strip = Strip(base, base + offsets["data"], None, *job["rows"], None)
         if job["scratch"] and job["where"] == "start":
             strip.scratch = base + offsets[SCRATCH]  # in place of the record's

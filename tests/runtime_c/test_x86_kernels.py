@@ -271,6 +271,18 @@ def test_add_of_every_length_leaves_its_neighbours_alone_and_works_in_place(call
         compare(calls, name, words, buffers, rows=(1, 3), same=in_place)
 
 
+@pytest.mark.parametrize("shift", [16, 32, 48])
+def test_add_may_write_below_what_it_reads(calls, shift):
+    rng = np.random.default_rng(shift)
+    params = [QuantParams(f32(s), z, "int8") for s, z in ((0.5, -3), (0.25, 100), (0.5, -128))]
+    for count in (7, 32, 40, 100):
+        name, words = add_words(*params, count)
+        shared, b = codes_of(rng, "random", shift + 3 * count), codes_of(rng, "random", 3 * count)
+        buffers = {"MIDGE_OP_Y": shared, "MIDGE_ADD_B": b}
+        above = [("MIDGE_OP_X", "MIDGE_OP_Y", shift)]
+        compare(calls, name, words, buffers, rows=(0, 3), same=above)
+
+
 def pool(calls, codes, window, kind, x, counts=0, **options):
     """Compare a pool; its zero-points and multipliers are drawn."""
     w, rng = window, window.rng

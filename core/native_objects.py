@@ -46,8 +46,11 @@ def build(
         paths = [path for path, _ in sources]
         if len(paths) > 1:
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                made = pool.map(lambda s: _object(compiler, command, *s, folder, target), sources)
-                paths = list(made)
+                made = [
+                    pool.submit(_object, compiler, command, path, key, folder, target)
+                    for path, key in sources
+                ]
+                paths = [future.result() for future in made]
         _run(compiler, [*command, *map(str, paths)], linker, paths, folder / target.name)
         os.replace(folder / target.name, target)
 

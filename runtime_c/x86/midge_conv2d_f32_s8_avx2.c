@@ -6,9 +6,9 @@
 
 #include "midge_patch_f32.h"
 
-static void make_patch(const midge_image *image, const void *layer, const midge_patch *patch,
-                       midge_span rows, midge_span columns) {
-    midge_conv_patch(image, (const midge_layer_f32 *)layer, patch, rows, columns, 1);
+static void make_band(const midge_image *image, const void *layer, const midge_patch *band,
+                      midge_span rows) {
+    midge_conv_band(image, (const midge_layer_f32 *)layer, band, rows, 1);
 }
 
 void midge_conv2d_f32_s8_avx2(const midge_strip *strip, const midge_op *op) {
@@ -16,7 +16,7 @@ void midge_conv2d_f32_s8_avx2(const midge_strip *strip, const midge_op *op) {
     const size_t taps = (size_t)(image.kernel_height * image.kernel_width);
     const midge_layer_f32 layer =
         midge_read_layer(strip, op, taps * (image.channels / image.groups), image.out, 1);
-    midge_each_patch(&image, &layer, layer.x, layer.y, strip, make_patch);
+    midge_each_band(&image, &layer, layer.x, layer.y, strip, make_band);
 }
 
 MIDGE_TARGET_END

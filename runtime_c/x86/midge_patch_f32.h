@@ -29,39 +29,39 @@ static inline midge_stretch midge_stretch_at(int32_t at, int32_t end, int32_t st
     return s;
 }
 
-/* Called with the pixels from row oy and column ox of an image on, x and y its first one and its
- * first output. */
-typedef void (*midge_patch_function)(const midge_image *image, const void *layer,
-                                     const midge_patch *patch, midge_span rows, midge_span columns);
+/* Makes a band: rows of one image whose windows have the same rows of taps inside it. x of the band
+ * is the image's first element. */
+typedef void (*midge_band_function)(const midge_image *image, const void *layer,
+                                    const midge_patch *band, midge_span rows);
 
-/* Calls `make` for every patch of rows first..last - 1 of all images. x of a patch is where tap 0
- * of its first pixel would be, wherever that is. */
-MIDGE_INLINE void midge_each_patch(const midge_image *p, const void *layer, const midge_real *x,
-                                   midge_real *y, const midge_strip *strip,
-                                   midge_patch_function make) {
+/* Calls `make` for every band of rows first..last - 1 of all images. */
+MIDGE_INLINE void midge_each_band(const midge_image *p, const void *layer, const midge_real *x,
+                                  midge_real *y, const midge_strip *strip,
+                                  midge_band_function make) {
     const uint32_t height = (uint32_t)p->y_height;
-    const size_t x_row = (size_t)p->x_width * p->channels, y_row = (size_t)p->y_width * p->out;
-    midge_patch patch;
-    patch.x_row = (size_t)p->stride_y * x_row;
-    patch.x_pixel = (size_t)p->stride_x * p->channels;
-    patch.y_row = y_row;
-    patch.y_pixel = p->out;
-    for (uint32_t row = strip->first; row < strip->last; row += (uint32_t)patch.height) {
+    const size_t x_row = (size_t)p->x_width * p->channels;
+    midge_patch band;
+    band.width = (size_t)p->y_width;
+    band.x_row = (size_t)p->stride_y * x_row;
+    band.x_pixel = (size_t)p->stride_x * p->channels;
+    band.y_row = band.width * p->out;
+    band.y_pixel = p->out;
+    for (uint32_t row = strip->first; row < strip->last; row += (uint32_t)band.height) {
         const int32_t oy = (int32_t)(row % height), left = (int32_t)(strip->last - row);
-        const int32_t end = oy + left < p->y_height ? oy + left : p->y_height;
+        const int32_t end = left < p->y_height - oy ? oy + left : p->y_height;
         const midge_stretch rows = midge_stretch_at(oy, end, p->stride_y, p->top, p->kernel_height,
                                                     p->dilation_y, p->x_height);
-        const midge_real *image = x + (size_t)(row / height) * (size_t)p->x_height * x_row;
-        patch.height = (size_t)rows.count;
-        for (int32_t ox = 0; ox < p->y_width; ox += (int32_t)patch.width) {
-            const midge_stretch columns = midge_stretch_at(
-                ox, p->y_width, p->stride_x, p->left, p->kernel_width, p->dilation_x, p->x_width);
-            patch.width = (size_t)columns.count;
-            patch.x = image;
-            patch.y = y + row * y_row + (size_t)ox * p->out;
-            make(p, layer, &patch, rows.span, columns.span);
-        }
+        band.height = (size_t)rows.count;
+        band.x = x + (size_t)(row / height) * (size_t)p->x_height * x_row;
+        band.y = y + row * band.y_row;
+        make(p, layer, &band, rows.span);
     }
+}
+
+/* The columns of a band from ox on whose windows have the same columns of taps inside the image. */
+static inline midge_stretch midge_columns_at(const midge_image *p, int32_t ox) {
+    return midge_stretch_at(ox, p->y_width, p->stride_x, p->left, p->kernel_width, p->dilation_x,
+                            p->x_width);
 }
 
 /* Elements from the first one of an image to the first tap of a window that is inside it; 0 where
@@ -74,14 +74,13 @@ static inline size_t midge_first_tap(const midge_image *p, midge_span rows, midg
     return (size_t)(row * p->x_width + column) * p->channels;
 }
 
-/* Every channel of a patch of a convolution. */
+/* Every channel of a patch of a convolution: of a band, the columns from ox on that are alike. */
 MIDGE_INLINE void midge_conv_patch(const midge_image *image, const midge_layer_f32 *p,
-                                   const midge_patch *whole, midge_span rows, midge_span columns,
+                                   midge_patch patch, midge_span rows, midge_span columns,
                                    int codes) {
     const size_t group_in = image->channels / image->groups;
     const size_t group_out = image->out / image->groups;
     const size_t width = (size_t)image->kernel_width;
-    midge_patch patch = *whole;
     midge_taps t;
     t.rows = (size_t)(rows.last - rows.first);
     t.columns = (size_t)(columns.last - columns.first);
@@ -98,6 +97,18 @@ MIDGE_INLINE void midge_conv_patch(const midge_image *image, const midge_layer_f
     patch.x += midge_first_tap(image, rows, columns);
     for (size_t g = 0; g < image->groups; ++g, patch.x += group_in)
         midge_patch_channels(p, &t, &patch, g * group_out, (g + 1) * group_out, codes);
+}
+
+/* A band of a convolution. */
+MIDGE_INLINE void midge_conv_band(const midge_image *image, const midge_layer_f32 *p,
+                                  const midge_patch *band, midge_span rows, int codes) {
+    midge_patch patch = *band;
+    for (int32_t ox = 0; ox < image->y_width; ox += (int32_t)patch.width) {
+        const midge_stretch columns = midge_columns_at(image, ox);
+        patch.width = (size_t)columns.count;
+        patch.y = band->y + (size_t)ox * image->out;
+        midge_conv_patch(image, p, patch, rows, columns.span, codes);
+    }
 }
 
 #endif

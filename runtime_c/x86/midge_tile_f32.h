@@ -37,13 +37,16 @@ MIDGE_INLINE __m256 midge_weights(const midge_layer_f32 *p, size_t at, int codes
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w));
 }
 
-/* What a layer makes of the sums of channels c..c + 7. NaN passes. */
+/* What the sums of channels c..c + 7 begin with. */
+MIDGE_INLINE __m256 midge_begin(const midge_layer_f32 *p, size_t c, int codes) {
+    return codes ? _mm256_setzero_ps() : _mm256_loadu_ps((const float *)(p->bias + c));
+}
+
+/* What a layer makes of them. NaN passes. */
 MIDGE_INLINE __m256 midge_finish(const midge_layer_f32 *p, __m256 sum, size_t c, int codes) {
-    const __m256 bias = _mm256_loadu_ps((const float *)(p->bias + c));
     if (codes)
-        sum = _mm256_fmadd_ps(sum, _mm256_loadu_ps((const float *)(p->scale + c)), bias);
-    else
-        sum = _mm256_add_ps(sum, bias);
+        sum = _mm256_fmadd_ps(sum, _mm256_loadu_ps((const float *)(p->scale + c)),
+                              _mm256_loadu_ps((const float *)(p->bias + c)));
     sum = _mm256_max_ps(_mm256_set1_ps(p->limits.low), sum);
     return _mm256_min_ps(_mm256_set1_ps(p->limits.high), sum);
 }
@@ -73,7 +76,7 @@ MIDGE_INLINE void midge_tile(const midge_layer_f32 *p, const midge_taps *t,
     MIDGE_EACH(i, n)
     x[i] = pixels->x[i];
     MIDGE_EACH(i, one * panels)
-    sum[i] = _mm256_setzero_ps();
+    sum[i] = midge_begin(p, c + i / one * lanes + i % vectors * 8, codes);
     for (size_t ky = 0; ky < t->rows; ++ky) {
         for (size_t kx = 0; kx < t->columns; ++kx) {
             size_t k = ky * t->x_row + kx * t->x_column;

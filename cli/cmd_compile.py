@@ -8,6 +8,7 @@ from midge.cli.console import Console
 from midge.cli.options import (
     common_options,
     input_shape_option,
+    input_value_option,
     model_argument,
     output_option,
     seed_option,
@@ -46,6 +47,7 @@ NOTHING = "unknown"
     help="Fail, naming the step at fault, where the arena would be larger.",
 )
 @input_shape_option
+@input_value_option
 @seed_option
 @common_options
 def command(
@@ -56,6 +58,7 @@ def command(
     optimize: str | None,
     max_ram: int | None,
     input_shapes: dict[str, tuple[int, ...]],
+    input_values: dict[str, float],
     seed: int,
     as_json: bool,
     quiet: bool,
@@ -74,6 +77,7 @@ def command(
             output,
             chosen,
             input_shapes=input_shapes,
+            input_values=input_values,
             seed=seed,
             target=target,
             optimize=optimize,

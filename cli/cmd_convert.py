@@ -6,7 +6,13 @@ import click
 
 from midge.cli.console import Console
 from midge.cli.coverage import show_coverage
-from midge.cli.options import common_options, input_shape_option, model_argument, output_option
+from midge.cli.options import (
+    common_options,
+    input_shape_option,
+    input_value_option,
+    model_argument,
+    output_option,
+)
 from midge.convert.pipeline import convert_file
 
 
@@ -14,11 +20,13 @@ from midge.convert.pipeline import convert_file
 @model_argument
 @output_option("the canonical .onnx file")
 @input_shape_option
+@input_value_option
 @common_options
 def command(
     model: Path,
     output: Path,
     input_shapes: dict[str, tuple[int, ...]],
+    input_values: dict[str, float],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -29,7 +37,7 @@ def command(
     """
     console = Console(as_json, quiet)
     with console.working(f"Converting {model}"):
-        report = convert_file(model, output, input_shapes)
+        report = convert_file(model, output, input_shapes, input_values)
     for line in report.notices:
         console.notice(line)
     folded = [c for c in report.coverage if c.state == "folded"]

@@ -12,6 +12,7 @@ from midge.cli.options import (
     calibration_options,
     common_options,
     input_shape_option,
+    input_value_option,
     model_argument,
     names_option,
     output_option,
@@ -109,6 +110,7 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
 )
 @click.option("--skip-bad-samples", is_flag=True, help="Leave samples with NaN or Inf out.")
 @input_shape_option
+@input_value_option
 @seed_option
 @common_options
 def command(

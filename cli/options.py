@@ -1,5 +1,6 @@
 """Options that several commands share, and the parameter types behind them."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,6 +9,7 @@ import click
 
 from midge.cli.config import config_option
 
+TRUTHS = {"true": 1.0, "false": 0.0}
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -65,6 +67,35 @@ def input_shape_option(command: Command) -> Command:
         multiple=True,
         callback=_parse_shapes,
         help="Bind an unknown dimension, e.g. --input-shape x=1,3,224,224. Repeatable.",
+    )(command)
+
+
+def _parse_values(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, float]:
+    """Turn ("sr=16000", "flag=true") into {"sr": 16000.0, "flag": 1.0}."""
+    numbers = {}
+    for value in values:
+        name, equals, text = value.rpartition("=")
+        try:
+            number = TRUTHS[text.lower()] if text.lower() in TRUTHS else float(text)
+        except ValueError:
+            number = math.nan
+        if not (equals and name and math.isfinite(number)):
+            raise click.BadParameter(f"{value!r} is not of the form NAME=16000.")
+        numbers[name] = number
+    return numbers
+
+
+def input_value_option(command: Command) -> Command:
+    """Add --input-value, repeatable, as a dict of numbers by name."""
+    return click.option(
+        "--input-value",
+        "input_values",
+        metavar="NAME=NUMBER",
+        multiple=True,
+        callback=_parse_values,
+        help="Make an input a constant, e.g. --input-value sr=16000. Repeatable.",
     )(command)
 
 

@@ -70,6 +70,7 @@ def compile(
     name: str | None = None,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, float] | None = None,
     target: str = HOST,
     optimize: str | None = None,
     max_ram: int | None = None,
@@ -81,6 +82,7 @@ def compile(
         directory: of the C sources.
         name: prefix of files and symbols, a C identifier; by default made from the file's name.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        input_values: numbers that inputs hold throughout, by name; they become constants.
         target: "host", "c99" or "x86-64".
         optimize: "speed" or "size"; None leaves what suits the target.
         max_ram: bytes that the arena may have.
@@ -96,6 +98,7 @@ def compile(
         directory,
         chosen,
         input_shapes=input_shapes,
+        input_values=input_values,
         target=target,
         optimize=optimize,
         max_ram=max_ram,

@@ -9,7 +9,9 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import numpy as np
 import numpy.typing as npt
+from onnxruntime import InferenceSession
 
 from midge.convert import graph as g
 from midge.convert.onnx_in import read_model
@@ -20,6 +22,12 @@ from midge.core.errors import InputError, MidgeError, ToolError
 Array = npt.NDArray[Any]
 P = ParamSpec("P")
 T = TypeVar("T")
+NUMPY_TYPES = {
+    "tensor(bool)": "bool",
+    "tensor(float)": "float32",
+    "tensor(double)": "float64",
+    **{f"tensor({name})": name for name in ("int8", "uint8", "int16", "uint16", "int32", "int64")},
+}
 FromFile = Callable[Concatenate[str | Path, P], T]
 
 
@@ -49,13 +57,32 @@ def _require_sound(path: str | Path) -> None:
         require_runs(path, example_inputs(model))
 
 
-def require_runs(path: str | Path, feeds: Mapping[str, Array]) -> None:
+def require_runs(
+    path: str | Path, feeds: Mapping[str, Array], values: Mapping[str, float] | None = None
+) -> None:
     """Refuse a file that ONNX Runtime does not run, as parts of it do not fit together.
+
+    Args:
+        path: of the file.
+        feeds: by name of the input.
+        values: numbers that further inputs hold.
 
     Raises:
         InputError: in ONNX Runtime's words.
     """
     try:
-        run(make_session(Path(path), level="none"), feeds)
+        session = make_session(Path(path), level="none")
+        run(session, {**feeds, **_constants(session, values or {})})
     except ToolError as error:
         raise InputError(f"{path} does not run: {error}") from error
+
+
+def _constants(session: InferenceSession, values: Mapping[str, float]) -> dict[str, Array]:
+    """Return arrays that hold the numbers, of one element along every axis that has no size."""
+    inputs = {i.name: i for i in session.get_inputs()}
+    return {
+        name: np.full([d if isinstance(d, int) else 1 for d in inputs[name].shape], number).astype(
+            NUMPY_TYPES[inputs[name].type]
+        )
+        for name, number in values.items()
+    }

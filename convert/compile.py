@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from midge.convert.blame import blames_source, require_runs
 from midge.convert.build import link_flags, model_sources
+from midge.convert.canonical import canonicalize
 from midge.convert.emit import check_name, emit
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
@@ -93,6 +94,7 @@ def compile_file(
     name: str,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    input_values: Mapping[str, float] | None = None,
     seed: int = 0,
     target: str = HOST,
     optimize: str | None = None,
@@ -106,6 +108,7 @@ def compile_file(
         directory: of the C sources.
         name: prefix of files and symbols, a C identifier.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        input_values: numbers that inputs hold throughout, by name; they become constants.
         seed: of the random golden inputs.
         target: one of TARGETS.
         optimize: "speed" or "size"; None leaves what suits the target.
@@ -122,10 +125,19 @@ def compile_file(
     directory = Path(directory)
     check_folder(directory)
     family = X86_64 if target == X86_64.name else C99
-    plan = read_plan(path, name, input_shapes, family, optimize=optimize, max_ram=max_ram)
+    plan = read_plan(
+        path,
+        name,
+        input_shapes,
+        family,
+        input_values=input_values,
+        optimize=optimize,
+        max_ram=max_ram,
+    )
     inputs = random_inputs(plan, GOLDEN_SAMPLES, seed)
     names = [plan.tensors[i].name for i in plan.inputs]
-    require_runs(path, {name: x[0] for name, x in zip(names, inputs, strict=True)})
+    feeds = {name: x[0] for name, x in zip(names, inputs, strict=True)}
+    require_runs(path, feeds, input_values)
     golden = inputs, Executor(plan).run_batch(inputs)
     built = target == HOST or (target != C99.name and family == host_target())
     if built:
@@ -169,6 +181,7 @@ def read_plan(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     target: Target = C99,
     *,
+    input_values: Mapping[str, float] | None = None,
     optimize: str | None = None,
     max_ram: int | None = None,
 ) -> Plan:
@@ -181,6 +194,7 @@ def read_plan(
         name: of the model.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         target: what the C is for.
+        input_values: numbers that inputs hold throughout, by name; they become constants.
         optimize: "speed" or "size"; None leaves what suits the target.
         max_ram: bytes that the arena may have.
 
@@ -188,7 +202,9 @@ def read_plan(
         InputError: the file is at fault or needs `input_shapes`.
         UnsupportedError: a node has no integer form, named.
     """
-    model = read_model(path, input_shapes)
+    model = read_model(path, input_shapes, input_values=input_values)
+    if input_values:  # an If that they decide is resolved before the sizes inside are asked for
+        canonicalize(model)
     reduction = remove_dead_channels(model)
     plan = lower(model, name=name)
     arrange(plan, target, optimize=optimize, max_ram=max_ram)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.convert import layout as lay
 from midge.convert.lower_program import Stored
-from midge.convert.plan import Slice
+from midge.convert.plan import Concat, Slice
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -81,6 +81,37 @@ def take(
     y = low.program.new(names[1], shape, layout, x.params, dtype=dtype)
     inputs = [low.program.view(x, [x.shape[a] for a in order])]
     return low.program.op(names[0], params, inputs, y)
+
+
+def pick(
+    low: "Lowering", names: tuple[str, str], x: Stored, axis: int, places: Sequence[int]
+) -> Stored:
+    """Take elements of one axis at any places: evenly spaced runs are cut out and joined."""
+    parts = []
+    for run in _runs(places):
+        start, step, shape = [0] * len(x.shape), [1] * len(x.shape), list(x.shape)
+        start[axis], step[axis], shape[axis] = run[0], run[1] - run[0] if run[1:] else 1, len(run)
+        parts.append(take(low, names, x, start, step, tuple(shape)))
+    if len(parts) == 1:
+        return parts[0]
+    parts, order = by_axes(low, parts)
+    shape = [*x.shape[:axis], len(places), *x.shape[axis + 1 :]]
+    layout, dtype = lay.permuted(shape, order), low.program.tensors[x.tensor].dtype
+    y = low.program.new(names[1], shape, layout, x.params, dtype=dtype)
+    inputs = [low.program.view(part, [part.shape[a] for a in order]) for part in parts]
+    return low.program.op(names[0], Concat(order.index(axis)), inputs, y)
+
+
+def _runs(places: Sequence[int]) -> list[list[int]]:
+    """Cut a sequence into runs of one step from each number to the next."""
+    runs: list[list[int]] = [[]]
+    for place in places:
+        run = runs[-1]
+        if len(run) > 1 and place - run[-1] != run[1] - run[0]:
+            runs.append([place])
+        else:
+            run.append(place)
+    return runs
 
 
 def expand(low: "Lowering", name: str, x: Stored, shape: tuple[int, ...]) -> Stored:

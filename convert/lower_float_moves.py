@@ -9,7 +9,12 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.lower_axes import by_axes
-from midge.convert.lower_moves import MOVES_ANY, pad_widths
+from midge.convert.lower_moves import (
+    MOVES_ANY,
+    pad_widths,
+    pad_with_elements,
+    pads_with_elements,
+)
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Destination
@@ -30,6 +35,8 @@ def _pad(low: "Lowering", node: ir.Node, index: int) -> Stored:
     assert node.inputs[0] is not None
     x = low.reals.of(node.inputs[0])
     before, after = pad_widths(node, x)
+    if pads_with_elements(node):
+        return pad_with_elements(low, node, x, before, after)
     given = g.operand(node, 2)
     value = np.zeros(1, np.float32) if given is None else real_constant(given)
     if value is None or value.size != 1:

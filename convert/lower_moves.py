@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
-from midge.convert.lower_axes import by_axes, take, transposed
+from midge.convert.lower_axes import by_axes, pick, take, transposed
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_pools import max_pool
 from midge.convert.lower_program import Stored
@@ -82,6 +82,8 @@ def _pad(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
 ) -> Stored:
     before, after = pad_widths(node, sources[0])
+    if pads_with_elements(node):
+        return pad_with_elements(low, node, sources[0], before, after)
     value = _pad_value(g.operand(node, 2), target)
     if value is None:
         raise fail(node, "its value is computed", "make it a constant")
@@ -100,10 +102,8 @@ def pad_widths(node: ir.Node, x: Stored) -> tuple[list[int], list[int]]:
     """Return how much a Pad adds before and after each file axis.
 
     Raises:
-        UnsupportedError: it repeats elements, crops, or its widths are computed.
+        UnsupportedError: it crops, or its widths are computed.
     """
-    if g.attribute(node, "mode", "constant") != "constant":
-        raise fail(node, f"its mode is {g.attribute(node, 'mode')}", "use constant padding")
     rank = len(x.shape)
     pads, axes = g.constant(g.operand(node, 1)), g.constant(g.operand(node, 3))
     if pads is None:
@@ -115,6 +115,23 @@ def pad_widths(node: ir.Node, x: Stored) -> tuple[list[int], list[int]]:
     for i, a in enumerate(where):
         before[a], after[a] = int(pads[i]), int(pads[i + len(pads) // 2])
     return before, after
+
+
+def pads_with_elements(node: ir.Node) -> bool:
+    """Tell whether a Pad's mode is reflect, edge or wrap."""
+    return bool(g.attribute(node, "mode", "constant") != "constant")
+
+
+def pad_with_elements(
+    low: "Lowering", node: ir.Node, x: Stored, before: Sequence[int], after: Sequence[int]
+) -> Stored:
+    """Surround with elements of x itself, axis by axis."""
+    names, mode = (g.label(node), g.name_of(node.outputs[0])), g.attribute(node, "mode")
+    for axis, widths in enumerate(zip(before, after, strict=True)):
+        if any(widths):
+            places = np.pad(np.arange(x.shape[axis]), widths, mode=mode)
+            x = pick(low, names, x, axis, places.tolist())
+    return x
 
 
 def _pad_value(operand: ir.Value | None, target: Target) -> float | None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.lower_axes import expand, repeat, take, transposed
+from midge.convert.lower_axes import expand, pick, repeat, take, transposed
 from midge.convert.lower_params import fail
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Destination
@@ -100,16 +100,13 @@ def _pick(
     low: "Lowering", node: ir.Node, x: Stored, picked: list[list[int]], target: Destination
 ) -> Stored:
     """Take these elements along each axis."""
-    start, step = [], []
-    for axis in picked:
-        steps = set(np.diff(axis).tolist()) or {1}
-        if len(steps) != 1:
-            raise fail(
-                node, "it takes elements at uneven distances", "take every n-th, or use Slice"
-            )
-        start.append(axis[0])
-        step.append(steps.pop())
-    names = (g.label(node), target.name)
+    names, start, step = (g.label(node), target.name), [], []
+    for axis, places in enumerate(picked):
+        steps = set(np.diff(places).tolist()) or {1}
+        if len(steps) > 1:
+            x = pick(low, names, x, axis, places)
+        start.append(places[0] if len(steps) == 1 else 0)
+        step.append(steps.pop() if len(steps) == 1 else 1)
     return take(low, names, x, start, step, tuple(len(axis) for axis in picked))
 
 

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.onnx_check import check_message, check_operators, check_text
 from midge.convert.onnx_extents import check_extents
+from midge.convert.onnx_values import Values, bind_values
 from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
 
@@ -30,13 +31,18 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 def read_model(
-    path: str | Path, input_shapes: Shapes | None = None, *, dynamic: bool = False
+    path: str | Path,
+    input_shapes: Shapes | None = None,
+    *,
+    input_values: Values | None = None,
+    dynamic: bool = False,
 ) -> ir.Model:
     """Read an ONNX file.
 
     Args:
         path: the file; external data are looked for beside it.
         input_shapes: full shapes for inputs whose dimensions are unknown, by input name.
+        input_values: numbers that inputs hold throughout, by input name; they become constants.
         dynamic: accept unknown dimensions other than the leading one.
 
     Returns:
@@ -59,6 +65,7 @@ def read_model(
     _check(proto, path)
     _forget_negative_dims(proto.graph)
     _bind(proto.graph, input_shapes or {}, path)
+    bind_values(proto.graph, input_values or {}, path)
     check_extents(proto, str(path))
     proto = _infer(proto, path)
     model = ir.from_proto(proto)

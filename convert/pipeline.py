@@ -65,15 +65,24 @@ class ConvertReport:
 
 @blames_source
 def convert_file(
-    path: str | Path, out: str | Path, input_shapes: Mapping[str, tuple[int, ...]] | None = None
+    path: str | Path,
+    out: str | Path,
+    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
+    input_values: Mapping[str, float] | None = None,
 ) -> ConvertReport:
     """Read a float ONNX file, bring it into canonical form and write it.
+
+    Args:
+        path: float ONNX file.
+        out: the file to write.
+        input_shapes: shapes of inputs with unknown dimensions, by name.
+        input_values: numbers that inputs hold throughout, by name.
 
     Raises:
         InputError: the file cannot be read or written.
     """
     check_output(path, Path(out))
-    model = read_model(path, input_shapes)
+    model = read_model(path, input_shapes, input_values=input_values)
     before = nodes_by_name(model)
     records = canonicalize(model)
     write_model(model, out)
@@ -152,7 +161,12 @@ def quantize_file(
 
 def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
     """Read the model and open its calibration data; every fault that can be told now is."""
-    model = read_model(path, options.input_shapes, dynamic=calib_spec != RANDOM)
+    model = read_model(
+        path,
+        options.input_shapes,
+        input_values=options.input_values,
+        dynamic=calib_spec != RANDOM,
+    )
     refuse_quantized(model, path)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
     samples = open_samples(

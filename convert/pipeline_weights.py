@@ -40,7 +40,7 @@ def quantize_weights_file(
     out = Path(out)
     check_output(path, out)
     check_output(path, parameters_path(out))
-    model = read_model(path, options.input_shapes)
+    model = read_model(path, options.input_shapes, input_values=options.input_values)
     refuse_quantized(model, path)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
     before, lines = nodes_by_name(model), notices(model)

@@ -42,6 +42,7 @@ class QuantizeOptions:
         dead_channels: leave out channels that change no bit of the outputs.
         strict: a node that stays in float unasked, or a range that collapsed, is an error.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        input_values: numbers that inputs hold throughout, by name; they become constants.
         seed: of everything random.
     """
 
@@ -58,6 +59,7 @@ class QuantizeOptions:
     dead_channels: bool = True
     strict: bool = False
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    input_values: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
 
 

@@ -33,6 +33,10 @@ CASES = {
         [None, np.float32([1, 1, 0.5, 0.5])],
         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
     ),
+    "Resize unevenly": ([None, None, np.array([1, 8, 7, 9])], {}),
+    "Gather unevenly": ([np.array([0, 1, 5, 5, 2, 4])], {"axis": 1}),
+    "Pad reflecting": ([np.array([0, 0, 2, 1, 0, 0, 3, 2])], {"mode": "reflect"}),
+    "Pad with edges": ([np.array([0, 1, 0, 2, 0, 2, 1, 0])], {"mode": "edge"}),
     "DepthToSpace": ([], {"blocksize": 2}),
     "DepthToSpace CRD": ([], {"blocksize": 2, "mode": "CRD"}),
     "SpaceToDepth": ([], {"blocksize": 2}),
@@ -60,9 +64,7 @@ def test_a_nearest_resize_is_one_copy(qdq):
     ("op", "inputs", "attributes", "why"),
     [
         ("Resize", [None, np.float32([1, 1, 2, 2])], {"mode": "linear"}, "its mode is linear"),
-        ("Resize", [None, None, np.array([1, 8, 7, 4])], {}, "at uneven distances"),
         ("Resize", [None, np.float32([1, 1, 1.3, 1])], {}, "scales an axis of 6 by 1.3"),
-        ("Gather", [np.array([0, 1, 5])], {"axis": 1}, "at uneven distances"),
     ],
 )
 def test_what_has_no_step_is_refused_by_name(qdq, op, inputs, attributes, why):

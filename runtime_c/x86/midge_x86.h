@@ -58,6 +58,7 @@ void midge_fully_connected_f32_avx2(const midge_strip *strip, const midge_op *op
 void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_mul_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_quantize_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus

@@ -340,3 +340,43 @@ def test_pools_make_only_their_rows_of_rings(calls, kernel_call, kind):
         window = Window(rng, channels, (3, 3), (2, 2), (1, 1, 1, 1), (8, 6))
         rings = (3 + 2 * (rows[1] - rows[0]), rows[1] - rows[0])
         pool(calls, kernel_call.codes, window, kind, "random", rings=rings, rows=rows)
+
+
+def mul(calls, codes, rng, a, b, constant=False, in_place=False, m=None):
+    """Compare a product of two shapes [d0, d1, d2, d3], of which the larger is Y's."""
+    shape = np.maximum(a, b).tolist()
+    pitches = []
+    for s in (a, b):
+        pitch = np.cumprod([1, *s[:0:-1]])[::-1]
+        pitches.append([int(n) if size > 1 else 0 for n, size in zip(pitch, s, strict=True)])
+    x, z = (codes_of(rng, rng.choice(["random", "extreme"]), s) for s in (a, b))
+    zero_points = [int(v) for v in rng.choice([*EXTREMES, -20], 3)]
+    words = {"MIDGE_MUL_STEP": (pitches[0][3], pitches[1][3])}
+    words |= {("MIDGE_MUL_SHAPE", i): n for i, n in enumerate(shape)}
+    words |= {("MIDGE_MUL_A_PITCH", i): n for i, n in enumerate(pitches[0][:3])}
+    words |= {("MIDGE_MUL_B_PITCH", i): n for i, n in enumerate(pitches[1][:3])}
+    scale = f32(2.0 ** rng.uniform(-10, -4)) if m is None else f32(m)
+    limits = [(-128, 127), (-100, 99)][int(rng.integers(2))]
+    numbers = [scale.view(np.int32), codes(zero_points[0], zero_points[1], *limits)]
+    data = np.array([*numbers, zero_points[2], int(constant)], np.int64).astype(np.uint32).tobytes()
+    buffers = {"MIDGE_OP_X": x}
+    if constant:
+        data += z.tobytes() + b"\0" * (-z.size % 4)
+    else:
+        buffers["MIDGE_MUL_B"] = z
+    same = [("MIDGE_OP_Y", "MIDGE_OP_X")] if in_place else []
+    if not in_place:
+        buffers["MIDGE_OP_Y"] = np.zeros(shape, np.int8)
+    compare(calls, "midge_mul_s8", words, buffers, data, same=same)
+
+
+def test_products_of_every_length_repeated_axes_and_constants(calls, kernel_call):
+    rng = np.random.default_rng(5)
+    for count in (*range(1, 19), 31, 32, 33, 50):
+        whole, row = (2, 1, 3, count), (1, 1, 1, count)
+        mul(calls, kernel_call.codes, rng, whole, whole, constant=bool(count % 2))
+        mul(calls, kernel_call.codes, rng, whole, row, in_place=bool(count % 3))
+        mul(calls, kernel_call.codes, rng, (2, 1, 3, 1), whole)
+        mul(calls, kernel_call.codes, rng, whole, (1, 1, 3, 1), constant=True)
+    for m in (2.0**-7, 3e7, 0.0):  # ties; far beyond the codes
+        mul(calls, kernel_call.codes, rng, (1, 1, 4, 64), (1, 1, 4, 64), m=m)

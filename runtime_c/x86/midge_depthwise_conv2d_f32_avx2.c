@@ -6,6 +6,7 @@
 #include "midge_patch_f32.h"
 
 #define LANES 8
+#define CACHED 4096 /* elements of x that stay in a first-level cache between blocks of lanes */
 
 /* Which of 8 channels there are. */
 typedef struct lanes {
@@ -209,7 +210,14 @@ static void make_band(const midge_image *image, const void *layer, const midge_p
     midge_patch patch = *band;
     edges e = {0, 0, 0, 0, 0, 0};
     if (find_edges(image, rows, &e)) {
-        make_channels(image, p, patch, rows, whole, &e);
+        const size_t most = 1 + CACHED / band->x_row;
+        for (size_t row = 0; row < band->height; row += most) {
+            const size_t left = band->height - row;
+            patch.x = band->x + row * band->x_row;
+            patch.y = band->y + row * band->y_row;
+            patch.height = left < most ? left : most;
+            make_channels(image, p, patch, rows, whole, &e);
+        }
         return;
     }
     for (int32_t ox = 0; ox < image->y_width; ox += (int32_t)patch.width) {

@@ -94,6 +94,12 @@ def inputs_of(path: Path, count: int, seed: int) -> list[Sample]:
     return samples
 
 
+def values_of(path: Path) -> dict[str, float]:
+    """Return what is known of a file's inputs before it runs: --input-value."""
+    inputs = onnx.load(path, load_external_data=False).graph.input
+    return {i.name: VALUES[i.name] for i in inputs if i.name in VALUES}
+
+
 def is_quantized(path: Path) -> bool:
     """Tell whether a file holds codes already."""
     nodes = onnx.load(path, load_external_data=False).graph.node
@@ -110,10 +116,14 @@ def examine(path: Path, name: str, scratch: Path) -> Result:
         if not is_quantized(path):
             step, file = "quantize", scratch / "model.int8.onnx"
             data = inputs_of(path, CALIBRATION, seed=0)
-            result.counts = midge.quantize(path, file, data, input_shapes=shapes).counts
+            values = values_of(path)
+            signals = [{k: x for k, x in d.items() if k not in values} for d in data]
+            options = {"input_shapes": shapes, "input_values": values}
+            result.counts = midge.quantize(path, file, signals, **options).counts
             result.sqnr = sqnr(path, file, samples)
         step = "compile"
-        report = verify(file, samples, count=JUDGED, input_shapes=shapes)
+        left = {name: shape for name, shape in shapes.items() if name not in values_of(path)}
+        report = verify(file, samples, count=JUDGED, input_shapes=left)
         result.tensors, result.elements = len(report.checks), report.elements
         result.c_mismatches = sum(c.c_mismatches or 0 for c in report.checks)
         result.ort_mismatches = sum(c.ort_mismatches or 0 for c in report.checks)
@@ -127,7 +137,11 @@ def examine(path: Path, name: str, scratch: Path) -> Result:
 def sqnr(path: Path, file: Path, samples: list[Sample]) -> float:
     """Return the SQNR of the quantized file's worst output over all samples, in dB."""
     sessions = [ort.make_session(p, exact=True) for p in (path, file)]
-    runs = [[ort.run(s, sample) for sample in samples] for s in sessions]
+    runs = []
+    for session in sessions:
+        names = {i.name for i in session.get_inputs()}
+        feeds = [{k: x for k, x in sample.items() if k in names} for sample in samples]
+        runs.append([ort.run(session, feed) for feed in feeds])
     columns = [[np.stack(arrays) for arrays in zip(*run, strict=True)] for run in runs]
     return min(sqnr_db(a, b) for a, b in zip(*columns, strict=True))
 

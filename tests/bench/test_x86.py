@@ -191,6 +191,9 @@ def test_several_threads_are_compared_with_one_and_with_the_peers_threads(load) 
     timings["LiteRT, 2 threads"] = timings.pop("LiteRT")
     build_of["C best, int8, 2 threads"] = "speed"
     text = load("x86_page").page(known)
+    assert "The machine was busy" not in text
+    result["race"]["load"] = [0.5, 3.0]
+    assert "**The machine was busy:**" in load("x86_page").page(known)
     assert "| net, int8, 2 threads | 5.0 |  | 0.50 (1.00) |  | 1.60 |" in text
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import x86_networks
-from x86_page import page
+from x86_page import QUIET, page
 from x86_tflite import write_tflite
 
 import midge
@@ -44,7 +44,6 @@ Array = npt.NDArray[Any]
 SPEED, SIZE, EVERYTHING = "speed", "size", "all channels"
 TINY = "mlperf_tiny"
 AD_DATA = f"{TINY}/ad01_one_sample_normal_f32_640.bin"
-QUIET = 1.0  # load average below which a machine of two cores is quiet
 POLL_S = 15
 
 

@@ -9,6 +9,7 @@ from midge.convert.bench_peers import ENGINES
 Facts = dict[str, Any]
 KB = 1024
 VNNI = "vnni"
+QUIET = 1.0  # load average up to which two cores have room for two threads
 FAR = 0.05  # of the range: such an answer is another one
 
 INTRODUCTION = """# Speed and size on x86-64
@@ -159,6 +160,9 @@ def _race(result: Facts) -> Iterator[str]:
             f"| {number(timing['ratio'])} | {result['macs'] / timing['median_us'] / 1e3:.1f} "
             f"| {memory} | {mark} |"
         )
+    if result["threads"] > 1 and max(race["load"]) > QUIET:
+        yield ""
+        yield "**The machine was busy:** what several threads take says nothing here."
     for line in race["notices"]:
         yield ""
         yield line

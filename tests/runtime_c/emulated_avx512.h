@@ -1,0 +1,63 @@
+/* emulated_avx512.h - the intrinsics of AVX512-VNNI and AVX-VNNI on a processor with AVX2, by
+ * SIMDe.
+ *
+ * -DMIDGE_INTRINSICS='"emulated_avx512.h"' -mavx2 -mfma compiles the kernels with it. Those that
+ * SIMDe 0.7.4 lacks are made of halves.
+ */
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <string.h>
+#include <simde/x86/avx512.h>
+#include <simde/x86/fma.h>
+
+#define _mm256_dpbusd_avx_epi32 simde_mm256_dpbusd_epi32
+#define _mm256_dpwssd_avx_epi32 simde_mm256_dpwssd_epi32
+
+static inline __m512 emulated_cvtepi32_ps(__m512i v) {
+    __m256i half[2];
+    __m256 made[2];
+    __m512 all;
+    memcpy(half, &v, sizeof v);
+    made[0] = _mm256_cvtepi32_ps(half[0]);
+    made[1] = _mm256_cvtepi32_ps(half[1]);
+    memcpy(&all, made, sizeof all);
+    return all;
+}
+#define _mm512_cvtepi32_ps emulated_cvtepi32_ps
+
+static inline __m512i emulated_cvtps_epi32(__m512 v) {
+    __m256 half[2];
+    __m256i made[2];
+    __m512i all;
+    memcpy(half, &v, sizeof v);
+    made[0] = _mm256_cvtps_epi32(half[0]);
+    made[1] = _mm256_cvtps_epi32(half[1]);
+    memcpy(&all, made, sizeof all);
+    return all;
+}
+#define _mm512_cvtps_epi32 emulated_cvtps_epi32
+
+/* The lowest byte of each. */
+static inline __m128i emulated_cvtepi32_epi8(__m512i v) {
+    uint32_t words[16];
+    uint8_t bytes[16];
+    __m128i all;
+    memcpy(words, &v, sizeof v);
+    for (int i = 0; i < 16; ++i)
+        bytes[i] = (uint8_t)words[i];
+    memcpy(&all, bytes, sizeof all);
+    return all;
+}
+#define _mm512_cvtepi32_epi8 emulated_cvtepi32_epi8
+
+/* Each byte, with zeros above it. */
+static inline __m512i emulated_cvtepu8_epi32(__m128i v) {
+    uint8_t bytes[16];
+    uint32_t words[16];
+    __m512i all;
+    memcpy(bytes, &v, sizeof v);
+    for (int i = 0; i < 16; ++i)
+        words[i] = bytes[i];
+    memcpy(&all, words, sizeof all);
+    return all;
+}
+#define _mm512_cvtepu8_epi32 emulated_cvtepu8_epi32

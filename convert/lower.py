@@ -23,7 +23,7 @@ from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_general import file_dtype, is_word
 from midge.convert.lower_layers import LAYERS
-from midge.convert.lower_moves import MOVES, move
+from midge.convert.lower_moves import MOVES, move, moves_codes
 from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_params import (
     activation_params,
@@ -221,7 +221,7 @@ class Lowering:
             if dequantizes_constant(value) is not None or node.inputs[0] not in self.codes:
                 return None
             return replace(self.codes[node.inputs[0]], params=activation_params(node))
-        if not g.is_op(node, *MOVES, "Relu"):
+        if not (moves_codes(node) or g.is_op(node, "Relu")):
             return None
         sources = [self.natural(v) for v in operands(node)]
         if not sources or any(s is None or s.params != sources[0].params for s in sources):  # type: ignore[union-attr]
@@ -252,7 +252,7 @@ class Lowering:
         bounds = limits_of(node)
         if bounds is not None and node.inputs[0] is not None:
             return self.quantize(node.inputs[0], target.clipped(bounds))
-        if g.is_op(node, *MOVES):
+        if moves_codes(node):
             sources = [self.quantize(v, replace(target, name=g.name_of(v))) for v in operands(node)]
             return move(self, node, node.outputs.index(value), sources, target)
         function = unary(self, value)

@@ -195,3 +195,12 @@ MOVES: dict[str, Move] = {
     "MaxPool": _max_pool,
     "Pad": _pad,
 }
+
+
+def moves_codes(node: ir.Node) -> bool:
+    """Tell whether an operator moves elements to places that are known, and computes none."""
+    if g.is_op(node, "Resize"):
+        return bool(g.attribute(node, "mode", "nearest") == "nearest")
+    if g.is_op(node, "Gather"):
+        return g.is_constant(node.inputs[1])
+    return g.is_op(node, *MOVES)

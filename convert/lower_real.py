@@ -30,6 +30,7 @@ from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_wor
 from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_recurrent import RECURRENT
+from midge.convert.lower_resize import RESIZE
 from midge.convert.lower_target import limits_of
 from midge.convert.plan import Dequantize
 from midge.convert.plan_float import UNLIMITED, Limits
@@ -47,6 +48,7 @@ FLOAT: dict[str, Step] = {
     **POOLS_F32,
     **RECURRENT,
     **GENERAL_F32,
+    **RESIZE,
 }
 
 

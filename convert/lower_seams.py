@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.lower_layers import LAYERS
-from midge.convert.lower_moves import MOVES
+from midge.convert.lower_moves import moves_codes
 from midge.convert.lower_pairs import pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_pools import POOLS
@@ -30,7 +30,7 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
     source = g.operand(node, 0)
     if limits_of(node) is not None and source is not None:
         return in_codes(low, source)
-    if g.is_op(node, *MOVES):
+    if moves_codes(node):
         carried = node.inputs if node.op_type == "Concat" else node.inputs[:1]
         return all(in_codes(low, v) for v in carried if v is not None)
     if unary(low, value) is not None:

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from midge.convert.lower import lower
-from midge.convert.plan import Slice
+from midge.convert.plan import Quantize, Slice
+from midge.convert.plan_general import ResampleF32
 from midge.core.errors import UnsupportedError
 
 
@@ -60,10 +61,16 @@ def test_a_nearest_resize_is_one_copy(qdq):
     assert sum(isinstance(op.params, Slice) for op in plan.ops) == 1
 
 
+def test_a_linear_resize_between_codes_is_a_float_step(qdq):
+    inputs = [None, np.float32([1, 1, 2, 2])]
+    plan = lower(moved(qdq, "Resize", inputs, mode="linear"), name="net")
+    kinds = [type(op.params) for op in plan.ops if type(op.params) in (ResampleF32, Quantize)]
+    assert kinds[-3:] == [ResampleF32, ResampleF32, Quantize]
+
+
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "why"),
     [
-        ("Resize", [None, np.float32([1, 1, 2, 2])], {"mode": "linear"}, "its mode is linear"),
         ("Resize", [None, np.float32([1, 1, 1.3, 1])], {}, "scales an axis of 6 by 1.3"),
     ],
 )

@@ -175,7 +175,7 @@ def kb(count: int) -> str:
 
 def microseconds(value: float) -> str:
     """Return microseconds with as many digits as they are worth."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 1 else f"{value:.3f}"
 
 
 def number(value: float | None) -> str:

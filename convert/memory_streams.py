@@ -84,8 +84,12 @@ class Cutter:
             limit = self.peak + (best.top - self.peak) * step // LIMITS
             for price in PRICES:
                 best = min(best, self._try(limit, price, seen), key=lambda p: p.rank)
-        better = placed(self._segments, best.segments, self.peak, SWAPS)
-        return self._grown(min(best, better, key=lambda p: p.rank))
+        cuts = [best.segments]
+        whole = [self._segments.plain(i) for i in range(self._count)]
+        if max((s.bytes for s in whole), default=0) < best.top:  # no worse than without streams
+            cuts.append(tuple(whole))
+        better = [placed(self._segments, cut, self.peak, SWAPS) for cut in cuts]
+        return self._grown(min(best, *better, key=lambda p: p.rank))
 
     def _candidates(self, stop: int) -> Iterator[Segment]:
         """Yield the segments that end before step `stop`."""

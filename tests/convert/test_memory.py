@@ -88,9 +88,10 @@ def test_placing_twice_gives_the_same_offsets(qdq):
     assert first.offsets == second.offsets
 
 
-def test_a_plan_without_steps_has_an_arena_for_its_inputs():
+@pytest.mark.parametrize("optimize", ["speed", "size"])
+def test_a_plan_without_steps_has_an_arena_for_its_inputs(optimize):
     plan = Plan("pass", [PlanTensor("x", (5,), "int8", 0)], [], (0,), (0,), [5])
-    place(plan)
+    place(plan, optimize=optimize)
     assert (plan.arena_bytes, plan.arena_bound) == (5, 5)
 
 

@@ -317,6 +317,17 @@ def test_a_long_chain_is_cut_so_that_it_does_not_creep_through_the_arena():
     assert {len(s.strips) for s in plan.streams} == {2}
 
 
+def test_strips_have_several_rows_where_they_cost_nothing():
+    net = Builder(8, 16, 32)
+    x = net.turned(0)  # needs the whole input and output, twice 4096 bytes
+    plan = net.plan(net.inverted_residual(x, expand=1))
+    place(plan, optimize="size")
+    check(plan)
+    (stream,) = plan.streams
+    # Rings of 5, 2 and 2 rows of 256 bytes beside 4096; strips of 4 would need 9, 4 and 4.
+    assert (stream.strips, plan.arena_bytes) == ((2, 2, 2, 2), 8192)
+
+
 def test_no_cut_has_a_smaller_peak():
     net = Builder(16, 4, 3)
     plan = net.plan(net.conv(net.pool(net.conv(net.conv(0, 8), 8)), 4))

@@ -132,9 +132,11 @@ class KernelCall:
             if status >= 0:
                 raise AssertionError(f"{job['kernel']} could not be called (status {status})")
             name = signal.Signals(-status).name
+            outside = name in ("SIGSEGV", "SIGBUS")
             raise AssertionError(
-                f"{job['kernel']} touched memory outside its buffers ({name}) with every buffer "
-                f"at the {where} of its pages; record {job['record']}, rows {job['rows']}"
+                f"{job['kernel']} {'touched memory outside its buffers' if outside else 'crashed'} "
+                f"({name}) with every buffer at the {where} of its pages; record {job['record']}, "
+                f"rows {job['rows']}"
             )
         assert not answer["spoilt"], (
             f"{job['kernel']} wrote beside {answer['spoilt']} with every buffer at the {where} of "

@@ -7,7 +7,7 @@ def test_the_operators_are_listed(midge):
     assert "int32 sums, int8 weights" in next(
         ln for ln in out.splitlines() if ln.split()[:1] == ["Conv"]
     )
-    assert "refused" in next(line for line in out.splitlines() if "LSTM" in line)
+    assert "refused" in next(line for line in out.splitlines() if "NonMaxSuppression" in line)
 
 
 def test_the_operators_are_listed_as_json(midge_json):

@@ -1,4 +1,4 @@
-"""Lowers elementwise float operators, and normalizations as chains of them."""
+"""Lowers elementwise float operators, and batch normalization as two of them."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.lower_float_values import apply, combine, reduce
+from midge.convert.lower_float_values import apply, combine
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import limits_of
@@ -79,29 +79,6 @@ def _batch_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:
     shape = (-1,) + (1,) * (len(x.shape) - 2)
     rows = [v.astype(np.float32).reshape(shape) for v in (a, B - mean * a)]
     return combine(low, name, "add", combine(low, f"{name}_scaled", "mul", x, rows[0]), rows[1])
-
-
-def _layer_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:
-    """Y = (x - mean) / sqrt(mean of squares + eps) * scale + B over the last axes."""
-    if len(node.outputs) > 1:
-        raise fail(node, "its mean or deviation is wanted", "use only the normalized values")
-    assert node.inputs[0] is not None
-    x, name = low.reals.of(node.inputs[0]), g.name_of(node.outputs[0])
-    axes = list(range(g.attribute(node, "axis", -1) % len(x.shape), len(x.shape)))
-    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
-    centred = combine(
-        low, f"{name}_centred", "sub", x, reduce(low, f"{name}_mean", "mean", x, axes, shape)
-    )
-    squares = apply(low, f"{name}_squares", "square", centred)
-    variance = reduce(low, f"{name}_variance", "mean", squares, axes, shape)
-    epsilon = np.array([g.attribute(node, "epsilon", 1e-5)], np.float32)
-    deviation = apply(
-        low, f"{name}_deviation", "sqrt", combine(low, f"{name}_eps", "add", variance, epsilon)
-    )
-    has_bias = g.operand(node, 2) is not None
-    y = combine(low, f"{name}_normal", "div", centred, deviation)
-    y = combine(low, f"{name}_scaled" if has_bias else name, "mul", y, operand(low, node, 1))
-    return combine(low, name, "add", y, operand(low, node, 2)) if has_bias else y
 
 
 def _form(kind: str, alpha: float | None = None, beta: float | None = None) -> Callable[..., Form]:
@@ -178,7 +155,6 @@ ELEMENTWISE_F32: dict[str, Callable[["Lowering", ir.Node, int], Stored]] = {
     **dict.fromkeys(UNARY_FORMS, _unary),
     **dict.fromkeys(BINARY_KINDS, _binary),
     "BatchNormalization": _batch_norm,
-    "LayerNormalization": _layer_norm,
     "PRelu": _prelu,
     "Pow": _pow,
 }

@@ -24,6 +24,7 @@ from midge.convert.lower_dynamic import DynamicLayer, find_dynamic, lower_dynami
 from midge.convert.lower_float_elementwise import ELEMENTWISE_F32
 from midge.convert.lower_float_layers import LAYERS_F32, Layer, takes_limits
 from midge.convert.lower_float_moves import MOVES_F32
+from midge.convert.lower_float_norms import NORMS_F32
 from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
 from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_word, operands
@@ -46,6 +47,7 @@ FLOAT: dict[str, Step] = {
     **ELEMENTWISE_F32,
     **MOVES_F32,
     **POOLS_F32,
+    **NORMS_F32,
     **RECURRENT,
     **GENERAL_F32,
     **RESIZE,

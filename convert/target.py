@@ -120,11 +120,10 @@ def scratch_bytes(plan: Plan, op: PlanOp, target: Target, block: int | None) -> 
     """Return how many bytes a step needs for itself, the most of all levels."""
     if not target.packed or not isinstance(op.params, Conv2d | FullyConnected):
         return 0
-    p, x = op.params, plan.tensors[op.inputs[0]]
-    if is_packed(target, p):
-        depth, channels = padded_depth(p), p.weight.shape[0]
-        pixels = int(np.prod(plan.tensors[op.output].shape, dtype=np.int64)) // channels
-        return 2 * depth * block_pixels(depth, pixels, block)
-    if isinstance(p, Conv2d) and p.groups == x.shape[3]:
-        return int(p.weight.shape[2]) * x.shape[3]  # padding as wide as the window
-    return 0
+    p = op.params
+    pixels = int(np.prod(plan.tensors[op.output].shape, dtype=np.int64)) // p.weight.shape[0]
+    vector = isinstance(p, FullyConnected) and pixels == 1
+    if vector or not is_packed(target, p):
+        return 0
+    depth = padded_depth(p)
+    return 2 * depth * block_pixels(depth, pixels, block)

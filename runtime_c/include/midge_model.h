@@ -99,7 +99,7 @@ enum {
  * Scratch: the windows of BLOCK pixels, 2 * BLOCK * K bytes.
  * midge_fully_connected_c4n16_s8: the same panels with K = depth; bias less x_zero_point * sum(w),
  * so y = requantize(sum(x * w) + bias). Rows are panels of 16 channels, X is one vector.
- * Scratch: 2 * K bytes. Codes and channels as above. */
+ * Codes and channels as above. */
 enum {
     MIDGE_CONV_BLOCK = 13, /* pixels that are multiplied at once */
 };

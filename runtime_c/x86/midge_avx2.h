@@ -54,26 +54,30 @@ static inline void midge_store_panel(int8_t *y, __m128i codes, size_t count) {
     memcpy(y, all, count);
 }
 
-/* Writes |x| [padded] and flip [padded]; returns the sum of |x| where x is negative. */
-static inline int32_t midge_split_signs(const int8_t *x, size_t depth, size_t padded, uint8_t *to) {
+/* Four neighbours as a word; those behind the last are 0. */
+static inline int32_t midge_quad(const int8_t *x, size_t left) {
+    int32_t word = 0;
+    if (left >= 4)
+        memcpy(&word, x, 4);
+    else
+        memcpy(&word, x, left);
+    return word;
+}
+
+/* The sum of |x| where x is negative. */
+static inline int32_t midge_sum_negative(const int8_t *x, size_t depth) {
     const __m128i zero = _mm_setzero_si128();
     __m128i sum = zero;
     size_t k = 0;
     for (; k + 16 <= depth; k += 16) {
         const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(x + k));
-        const __m128i size = _mm_abs_epi8(v), flip = _mm_cmpgt_epi8(zero, v);
-        _mm_storeu_si128((__m128i *)(void *)(to + k), size);
-        _mm_storeu_si128((__m128i *)(void *)(to + padded + k), flip);
-        sum = _mm_add_epi64(sum, _mm_sad_epu8(_mm_and_si128(size, flip), zero));
+        const __m128i negative = _mm_and_si128(_mm_abs_epi8(v), _mm_cmpgt_epi8(zero, v));
+        sum = _mm_add_epi64(sum, _mm_sad_epu8(negative, zero));
     }
-    int32_t negative = _mm_cvtsi128_si32(_mm_add_epi64(sum, _mm_srli_si128(sum, 8)));
-    for (; k < padded; ++k) {
-        const int32_t v = k < depth ? x[k] : 0;
-        to[k] = (uint8_t)(v < 0 ? -v : v);
-        to[padded + k] = v < 0 ? 255 : 0;
-        negative += v < 0 ? -v : 0;
-    }
-    return negative;
+    int32_t total = _mm_cvtsi128_si32(_mm_add_epi64(sum, _mm_srli_si128(sum, 8)));
+    for (; k < depth; ++k)
+        total -= x[k] < 0 ? x[k] : 0;
+    return total;
 }
 
 #endif

@@ -18,25 +18,20 @@ typedef struct midge_sums {
     __m256i a, b, c, d;
 } midge_sums;
 
-/* Four bytes, eight times. */
-static inline __m256i midge_four(const uint8_t *from) {
-    int32_t word;
-    memcpy(&word, from, 4);
-    return _mm256_set1_epi32(word);
-}
-
 static inline __m256i midge_flipped(const int8_t *w, __m256i flip) {
     return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(const void *)w), flip);
 }
 
 /* Channels 0..7 and 8..15 of a panel of `n`, and of that which lies `next` bytes behind it unless
  * that is 0. Past the last channel they hold what comes of the bytes that follow. */
-static inline midge_sums midge_sum_panels(const uint8_t *x, size_t padded, const int8_t *w,
-                                          size_t n, size_t next, int32_t negative) {
+static inline midge_sums midge_sum_panels(const int8_t *x, size_t depth, const int8_t *w, size_t n,
+                                          size_t next, int32_t negative) {
     midge_sums s;
     s.a = s.b = s.c = s.d = _mm256_set1_epi32(negative);
-    for (const uint8_t *end = x + padded; x < end; x += 4, w += 4 * n) {
-        const __m256i size = midge_four(x), flip = midge_four(x + padded);
+    for (size_t k = 0; k < depth; k += 4, w += 4 * n) {
+        const __m256i v = _mm256_set1_epi32(midge_quad(x + k, depth - k));
+        const __m256i size = _mm256_abs_epi8(v);
+        const __m256i flip = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
         s.a = dot(s.a, size, midge_flipped(w, flip));
         s.b = dot(s.b, size, midge_flipped(w + 32, flip));
         if (next > 0) {
@@ -54,14 +49,13 @@ static inline void midge_fully_connected_signs(const midge_strip *strip, const m
     const uint32_t *bias = strip->data + op->word[MIDGE_OP_DATA], *m = bias + channels;
     const int8_t *weight = (const int8_t *)(m + channels);
     const midge_requant limits = midge_requant_limits(op->word[MIDGE_FC_CODES]);
-    uint8_t *x = midge_scratch(strip, op);
-    const int32_t negative =
-        midge_split_signs(midge_codes_at(strip, op, MIDGE_OP_X), depth, padded, x);
+    const int8_t *x = midge_codes_at(strip, op, MIDGE_OP_X);
+    const int32_t negative = midge_sum_negative(x, depth);
     int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
     const size_t last = channels < end ? channels : end;
     size_t c = strip->first * (size_t)MIDGE_PANEL;
     for (; c + 2 * MIDGE_PANEL <= last; c += 2 * MIDGE_PANEL) {
-        const midge_sums s = midge_sum_panels(x, padded, weight + c * padded, MIDGE_PANEL,
+        const midge_sums s = midge_sum_panels(x, depth, weight + c * padded, MIDGE_PANEL,
                                               MIDGE_PANEL * padded, negative);
         const size_t d = c + MIDGE_PANEL;
         midge_store_panel(y + c, midge_requantize_panel(s.a, s.b, bias + c, m + c, &limits),
@@ -71,7 +65,7 @@ static inline void midge_fully_connected_signs(const midge_strip *strip, const m
     }
     for (; c < last; c += MIDGE_PANEL) {
         const size_t count = channels - c < MIDGE_PANEL ? channels - c : MIDGE_PANEL;
-        const midge_sums s = midge_sum_panels(x, padded, weight + c * padded, count, 0, negative);
+        const midge_sums s = midge_sum_panels(x, depth, weight + c * padded, count, 0, negative);
         midge_store_panel(y + c, midge_requantize_panel(s.a, s.b, bias + c, m + c, &limits), count);
     }
 }

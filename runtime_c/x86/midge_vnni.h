@@ -29,8 +29,13 @@ static inline midge_lanes midge_plus(midge_lanes a, midge_lanes b) {
     return _mm512_add_epi32(a, b);
 }
 
-static inline midge_lanes midge_xor(midge_lanes a, midge_lanes b) {
-    return _mm512_xor_si512(a, b);
+/* w as the product with x asks for: as it is, or where x is negative all bits turned over. */
+static inline midge_lanes midge_flipped(midge_lanes w, midge_lanes x) {
+    return _mm512_xor_si512(w, _mm512_movm_epi8(_mm512_movepi8_mask(x)));
+}
+
+static inline midge_lanes midge_size(midge_lanes x) {
+    return _mm512_abs_epi8(x);
 }
 
 /* acc[c] += sum(x * w) of four neighbours; x is unsigned. */
@@ -86,8 +91,12 @@ static inline midge_lanes midge_plus(midge_lanes a, midge_lanes b) {
     return _mm256_add_epi32(a, b);
 }
 
-static inline midge_lanes midge_xor(midge_lanes a, midge_lanes b) {
-    return _mm256_xor_si256(a, b);
+static inline midge_lanes midge_flipped(midge_lanes w, midge_lanes x) {
+    return _mm256_xor_si256(w, _mm256_cmpgt_epi8(_mm256_setzero_si256(), x));
+}
+
+static inline midge_lanes midge_size(midge_lanes x) {
+    return _mm256_abs_epi8(x);
 }
 
 static inline midge_lanes midge_dot(midge_lanes acc, midge_lanes x, midge_lanes w) {

@@ -11,6 +11,7 @@
 The sizes other than the batch must be known, and the weight constant; others stay.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,8 @@ def _geometry(node: ir.Node) -> Geometry | str:
         return "its weight or bias is no constant"
     if shape is None or None in shape[1:]:
         return "the size of its input is unknown"
-    if g.attribute(node, "auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
+    wanted = g.attribute(node, "output_shape")
+    if g.attribute(node, "auto_pad", "NOTSET") != "NOTSET" and wanted is None:
         return "its padding is not given in numbers"
     axes = range(W.ndim - 2)
     ones, zeros = (1,) * len(axes), (0,) * len(axes)
@@ -80,6 +82,10 @@ def _geometry(node: ir.Node) -> Geometry | str:
     pads, extra = g.attribute(node, "pads", zeros * 2), g.attribute(node, "output_padding", zeros)
     size = tuple(int(d) for d in shape[2:] if d is not None)
     reach = tuple((W.shape[2 + i] - 1) * dilation[i] + 1 for i in axes)
+    if wanted is not None:
+        pads = _pads_for(node, wanted[-len(axes) :], size, reach)
+        if min(pads) < 0:
+            return "its output_shape is larger than what it computes"
     output = tuple(
         (size[i] - 1) * stride[i] + reach[i] + extra[i] - pads[i] - pads[i + len(axes)]
         for i in axes
@@ -87,6 +93,20 @@ def _geometry(node: ir.Node) -> Geometry | str:
     taps = tuple(-(-reach[i] // stride[i]) for i in axes)
     rows = tuple(max(size[i] + taps[i] - 1, -(-(pads[i] + output[i]) // stride[i])) for i in axes)
     return Geometry(size, stride, tuple(pads[: len(axes)]), output, taps, rows)
+
+
+def _pads_for(
+    node: ir.Node, wanted: Sequence[int], size: Sequence[int], reach: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the pads that give an output_shape, as ONNX defines them."""
+    axes = range(len(size))
+    ones, zeros = (1,) * len(size), (0,) * len(size)
+    stride, extra = g.attribute(node, "strides", ones), g.attribute(node, "output_padding", zeros)
+    total = [(size[i] - 1) * stride[i] + extra[i] + reach[i] - wanted[i] for i in axes]
+    first = [t // 2 for t in total]
+    if g.attribute(node, "auto_pad", "NOTSET") != "SAME_UPPER":
+        first = [t - f for t, f in zip(total, first, strict=True)]
+    return (*first, *(t - f for t, f in zip(total, first, strict=True)))
 
 
 def _convolve(model: ir.Model, node: ir.Node, shape: Geometry, names: g.Names) -> None:

@@ -20,6 +20,8 @@ class ExplicitPads(Pass):
         """Write `pads` wherever the sizes are known."""
         result = PassResult()
         for node in nodes_of(model, "Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool"):
+            if "output_shape" in node.attributes:
+                continue  # convolve_transposed.py reads both together
             mode = g.attribute(node, "auto_pad", "NOTSET")
             if mode == "NOTSET":
                 node.attributes.pop("auto_pad", None)

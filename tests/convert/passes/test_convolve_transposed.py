@@ -29,6 +29,9 @@ def f32(*shape):
         ((1, 1), "strides=[3,2]"),
         ((3, 3), "strides=[2,2], dilations=[2,3]"),
         ((5, 5), "strides=[3,2], pads=[2,2,2,2]"),
+        ((3, 3), "strides=[2,2], output_shape=[11,12]"),
+        ((4, 4), 'strides=[2,2], output_shape=[11,13], auto_pad="SAME_UPPER"'),
+        ((3, 4), "strides=[2,2], output_shape=[10,14], output_padding=[0,1]"),
     ],
 )
 @pytest.mark.parametrize("groups", [1, 2])

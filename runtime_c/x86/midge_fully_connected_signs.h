@@ -22,23 +22,30 @@ static inline __m256i midge_flipped(const int8_t *w, __m256i flip) {
     return _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)(const void *)w), flip);
 }
 
+/* Adds what four neighbours contribute to one panel, and to that `next` bytes behind unless 0. */
+static inline void midge_add_quad(midge_sums *s, int32_t quad, const int8_t *w, size_t next) {
+    const __m256i v = _mm256_set1_epi32(quad);
+    const __m256i size = _mm256_abs_epi8(v);
+    const __m256i flip = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
+    s->a = dot(s->a, size, midge_flipped(w, flip));
+    s->b = dot(s->b, size, midge_flipped(w + 32, flip));
+    if (next > 0) {
+        s->c = dot(s->c, size, midge_flipped(w + next, flip));
+        s->d = dot(s->d, size, midge_flipped(w + next + 32, flip));
+    }
+}
+
 /* Channels 0..7 and 8..15 of a panel of `n`, and of that which lies `next` bytes behind it unless
  * that is 0. Past the last channel they hold what comes of the bytes that follow. */
 static inline midge_sums midge_sum_panels(const int8_t *x, size_t depth, const int8_t *w, size_t n,
                                           size_t next, int32_t negative) {
     midge_sums s;
+    size_t k = 0;
     s.a = s.b = s.c = s.d = _mm256_set1_epi32(negative);
-    for (size_t k = 0; k < depth; k += 4, w += 4 * n) {
-        const __m256i v = _mm256_set1_epi32(midge_quad(x + k, depth - k));
-        const __m256i size = _mm256_abs_epi8(v);
-        const __m256i flip = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
-        s.a = dot(s.a, size, midge_flipped(w, flip));
-        s.b = dot(s.b, size, midge_flipped(w + 32, flip));
-        if (next > 0) {
-            s.c = dot(s.c, size, midge_flipped(w + next, flip));
-            s.d = dot(s.d, size, midge_flipped(w + next + 32, flip));
-        }
-    }
+    for (; k + 4 <= depth; k += 4, w += 4 * n)
+        midge_add_quad(&s, midge_quad(x + k, 4), w, next);
+    if (k < depth)
+        midge_add_quad(&s, midge_quad(x + k, depth - k), w, next);
     return s;
 }
 

@@ -140,6 +140,31 @@ def test_the_steps_change_places_where_that_saves_bytes():
     assert plan.arena_bytes == 16 + 16 + 512
 
 
+def test_scratch_goes_with_its_step():
+    plan = branches()
+    plan.scratch_bytes = [16 * i for i in range(len(plan.ops))]
+    before = dict(zip((op.name for op in plan.ops), plan.scratch_bytes, strict=True))
+    place(plan)
+    after = dict(zip((op.name for op in plan.ops), plan.scratch_bytes, strict=True))
+    assert list(after) != list(before)
+    assert after == before
+
+
+def test_a_whole_elementwise_step_may_lie_on_its_input_only_exactly():
+    tensors = [PlanTensor(n, (32,), "int8", i) for i, n in enumerate("xy")]
+    plan = Plan("one", tensors, [PlanOp("one", FlipSign(), (0,), 1)], (0,), (1,), [32, 32])
+    inputs = [x[0] for x in random_inputs(plan, 1, 0)]
+    place(plan)
+    plan.arena_bytes = 64
+    for offset, fits in ((16, True), (0, False), (32, False)):
+        plan.offsets = [16, offset]
+        if fits:
+            Arena(plan).run(inputs)
+            continue
+        with pytest.raises(CheckError, match="one writes 'y' over what it still reads of 'x'"):
+            Arena(plan).run(inputs)
+
+
 def test_the_steps_stay_where_another_order_saves_nothing(qdq):
     plan = residual(qdq)
     before = [op.name for op in plan.ops]

@@ -11,8 +11,12 @@ from midge.core.nn.module import Module
 from midge.core.nn.norm import BatchNorm1d, BatchNorm2d
 from midge.core.nn.parameter import Parameter
 from midge.core.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+from midge.core.nn.recurrent import GRU, LSTM, RNN
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
     "AdaptiveAvgPool2d",
     "AvgPool2d",
     "BatchNorm1d",

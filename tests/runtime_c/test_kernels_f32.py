@@ -266,11 +266,11 @@ def x86_folder(zoo, tmp_path_factory):
     fit_scratch(plan, X86_64)
     assert not any(plan.scratch_bytes)
     directory = tmp_path_factory.mktemp("zoo_f32_x86")
-    emit(plan, directory, "zoo", golden=(zoo.feeds, zoo.wants), target=X86_64)
+    emit(plan, directory, "zoo", target=X86_64)
     return directory
 
 
-@pytest.mark.parametrize(("name", "flags"), BUILDS[:3])
+@pytest.mark.parametrize(("name", "flags"), BUILDS[:2])
 def test_every_float_step_stays_within_its_bound_on_every_instruction_set(
     zoo, x86_folder, name, flags
 ):

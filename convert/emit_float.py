@@ -40,6 +40,7 @@ SIMPLE = (
     "square",
     "thresholded_relu",
 )
+TRIG = ("asinh", "atan", "cos", "cosh", "sin", "sinh", "tan")
 MATH = ("ceil", "erf", "floor", "gelu", "log", "round", "sqrt")
 
 
@@ -148,7 +149,8 @@ def _unary(step: Step) -> list[Record]:
         "MIDGE_UNARY_ALPHA": bits(p.alpha),
         "MIDGE_UNARY_BETA": bits(p.beta),
     }
-    family = "simple" if p.kind in SIMPLE else "math" if p.kind in MATH else "exp"
+    families = {"simple": SIMPLE, "math": MATH, "trig": TRIG}
+    family = next((name for name, kinds in families.items() if p.kind in kinds), "exp")
     return [record(step, f"midge_{family}_f32", words)]
 
 

@@ -92,6 +92,13 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 UNARY: dict[str, Unary] = {
+    "asinh": lambda x, a, b: np.arcsinh(x),
+    "atan": lambda x, a, b: np.arctan(x),
+    "cos": lambda x, a, b: np.cos(x),
+    "cosh": lambda x, a, b: np.cosh(x),
+    "sin": lambda x, a, b: np.sin(x),
+    "sinh": lambda x, a, b: np.sinh(x),
+    "tan": lambda x, a, b: np.tan(x),
     "abs": lambda x, a, b: np.abs(x),
     "ceil": lambda x, a, b: np.ceil(x),
     "clip": clip,

@@ -113,9 +113,13 @@ def _selu(node: ir.Node) -> Form:
 
 UNARY_FORMS: dict[str, Callable[[ir.Node], Form]] = {
     "Abs": _form("abs"),
+    "Asinh": _form("asinh"),
+    "Atan": _form("atan"),
     "Ceil": _form("ceil"),
     "Celu": _form("celu", 1.0),
     "Clip": _bounds,
+    "Cos": _form("cos"),
+    "Cosh": _form("cosh"),
     "Elu": _form("elu", 1.0),
     "Erf": _form("erf"),
     "Exp": _form("exp"),
@@ -132,10 +136,13 @@ UNARY_FORMS: dict[str, Callable[[ir.Node], Form]] = {
     "Round": _form("round"),
     "Selu": _selu,
     "Sigmoid": _form("sigmoid"),
+    "Sin": _form("sin"),
+    "Sinh": _form("sinh"),
     "Softplus": _form("softplus"),
     "Softsign": _form("softsign"),
     "Sqrt": _form("sqrt"),
     "Swish": _form("swish", 1.0),
+    "Tan": _form("tan"),
     "Tanh": _form("tanh"),
     "ThresholdedRelu": _form("thresholded_relu", 1.0),
 }

@@ -149,6 +149,20 @@ def _where(low: "Lowering", node: ir.Node, index: int) -> Stored:
     return low.program.op(g.label(node), Where(), inputs, y)
 
 
+def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Return (0 < x) - (x < 0); 0 for NaN."""
+    x, name = _operand(low, node, 0), g.name_of(node.outputs[0])
+    shape = (1,) * len(x.shape)
+    zero = low.reals.constant(f"{name}_0", np.zeros(shape, np.int32))  # +0.0 in float32 too
+    kind: BinaryS32 | Compare = Compare("less") if g.is_float(node.inputs[0]) else BinaryS32("less")
+    parts = [_pair(low, f"{name}_{i}", kind, *p) for i, p in enumerate([(zero, x), (x, zero)])]
+    y = _pair(low, f"{name}_s32", BinaryS32("sub"), *parts)
+    if not g.is_float(node.inputs[0]):
+        return y
+    real = low.program.new(name, y.shape, lay.spelt(y.shape, y.layout), None)
+    return low.program.op(g.label(node), Cast("to_f32"), [y.tensor], real)
+
+
 def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
     x = _operand(low, node, 0)
     if not g.is_float(node.inputs[0]):
@@ -224,6 +238,7 @@ GENERAL_F32: dict[str, Step] = {
     "Cast": _cast,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "Sign": _sign,
     "Where": _where,
 }
 # Whose result is an integer or a truth.

@@ -88,6 +88,17 @@ enum {
 };
 enum { MIDGE_ARG_SMALLEST = 1, MIDGE_ARG_LAST = 2 };
 
+/* midge_trig_f32: the words of midge_math_f32, with one of these kinds. */
+typedef enum midge_trig_kind {
+    MIDGE_UNARY_ASINH = 0,
+    MIDGE_UNARY_ATAN,
+    MIDGE_UNARY_COS,
+    MIDGE_UNARY_COSH,
+    MIDGE_UNARY_SIN,
+    MIDGE_UNARY_SINH,
+    MIDGE_UNARY_TAN
+} midge_trig_kind;
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -102,6 +113,7 @@ void midge_gru_f32(const midge_strip *strip, const midge_op *op);
 void midge_lstm_f32(const midge_strip *strip, const midge_op *op);
 void midge_resample_f32(const midge_strip *strip, const midge_op *op);
 void midge_rnn_f32(const midge_strip *strip, const midge_op *op);
+void midge_trig_f32(const midge_strip *strip, const midge_op *op);
 void midge_where(const midge_strip *strip, const midge_op *op);
 
 #ifdef __cplusplus

@@ -68,6 +68,21 @@ GRAPHS = {
             "five": np.array([5], np.int32),
         },
     ),
+    "signs and waves": (
+        """(float[4,5] x, int32[6] i) => (float[4,5] a, int32[6] b, float[4,5] w)
+        { r = Round(x)
+          a = Sign(r)
+          j = Sub(i, hundred)
+          b = Sign(j)
+          p = Sin(x)
+          q = Cos(p)
+          s = Tan(q)
+          t = Atan(s)
+          u = Sinh(t)
+          v = Cosh(u)
+          w = Asinh(v) }""",
+        {"hundred": np.array(100, np.int32)},
+    ),
     "casts": (
         """(float[6] x, int64[6] i, bool[6] m) =>
            (int32[6] a, float[6] b, float[6] c, bool[6] d, bool[6] e)

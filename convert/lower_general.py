@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert import layout as lay
-from midge.convert.lower_axes import by_axes, expand
+from midge.convert.lower_axes import by_axes, expand, take
 from midge.convert.lower_float_moves import MOVES_F32
 from midge.convert.lower_float_values import of_rank
 from midge.convert.lower_params import fail, real_constant
@@ -139,14 +139,41 @@ def _cast(low: "Lowering", node: ir.Node, index: int) -> Stored:
 
 
 def _where(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    return _chosen(low, node, [_operand(low, node, i) for i in range(3)])
+
+
+def _chosen(low: "Lowering", node: ir.Node, xs: list[Stored]) -> Stored:
+    """Return elements of the second tensor where the first is not 0, else of the third."""
     shape = low.shape(node.outputs[0])
-    xs = [expand(low, g.label(node), _operand(low, node, i), shape) for i in range(3)]
+    xs = [expand(low, g.label(node), x, shape) for x in xs]
     xs, order = by_axes(low, xs)
     dtype = low.program.tensors[xs[1].tensor].dtype
     layout = lay.permuted(shape, order)
     y = low.program.new(g.name_of(node.outputs[0]), shape, layout, None, dtype=dtype)
     inputs = [low.program.view(x, layout.storage_shape) for x in xs]
     return low.program.op(g.label(node), Where(), inputs, y)
+
+
+def _one_hot(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Lower OneHot: an index k or k - depth puts `on` at k; one outside puts it nowhere."""
+    name, source, depth = g.name_of(node.outputs[0]), node.inputs[0], g.scalar(node.inputs[1])
+    values = node.inputs[2]
+    if depth is None or not is_word(values) or g.is_float(source):
+        raise fail(node, "its depth is computed or its indices are real", "cast them to int32")
+    assert values is not None
+    x, count = _operand(low, node, 0), int(depth)
+    axis = g.attribute(node, "axis", -1) % (len(x.shape) + 1)
+    x = replace(x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
+    shape = tuple(count if a == axis else 1 for a in range(len(x.shape)))
+    found = []
+    for k, first in enumerate((0, -count)):
+        places = np.arange(first, first + count).reshape(shape)
+        wanted = low.reals.constant(f"{name}_places_{k}", places)
+        found.append(_pair(low, f"{name}_is_{k}", BinaryS32("equal"), x, wanted))
+    hot = _pair(low, f"{name}_hot", BinaryS32("or"), *found)
+    pair = _operand(low, node, 2)
+    off, on = (take(low, (name, f"{name}_{i}"), pair, [i], [1], (1,)) for i in (0, 1))
+    return _chosen(low, node, [hot, on, off])
 
 
 def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
@@ -238,6 +265,7 @@ GENERAL_F32: dict[str, Step] = {
     "Cast": _cast,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "OneHot": _one_hot,
     "Sign": _sign,
     "Where": _where,
 }

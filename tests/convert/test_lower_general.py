@@ -83,6 +83,20 @@ GRAPHS = {
           w = Asinh(v) }""",
         {"hundred": np.array(100, np.int32)},
     ),
+    "one of many": (
+        """(int64[3,4] i, float[2] v) => (float[3,4,7] a, int64[3,5,4] b)
+        { j = Mod(i, twelve)
+          k = Sub(j, six)
+          a = OneHot(k, seven, v)
+          b = OneHot<axis=1>(k, five, ints) }""",
+        {
+            "twelve": np.array(12),
+            "six": np.array(6),
+            "seven": np.array([7]),
+            "five": np.array(5),
+            "ints": np.array([-3, 8]),
+        },
+    ),
     "casts": (
         """(float[6] x, int64[6] i, bool[6] m) =>
            (int32[6] a, float[6] b, float[6] c, bool[6] d, bool[6] e)

@@ -9,13 +9,14 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.passes.fold_pads import pad_value
 from midge.convert.select import Selection
 from midge.core.errors import InputError
-from midge.quant.arithmetic import portable_sum_params
+from midge.quant.arithmetic import add_coefficients, portable_sum_params
 from midge.quant.rules import Kind
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, activation_params
 
@@ -82,6 +83,12 @@ def _make_sums_portable(selection: Selection, params: dict[str, QuantParams]) ->
         if a is None or b is None:
             continue
         old = params[g.name_of(selection.carrier(node))]
+        if not np.isfinite(add_coefficients(a, b, old)).all():
+            raise InputError(
+                f"{g.label(node)}: the ranges of its inputs and its output lie too far apart for "
+                "float32; are the calibration data and the model sound? Leave the node in float "
+                "with --nodes-to-exclude."
+            )
         new = portable_sum_params(a, b, old)
         if new != old and old not in (a, b):
             params.update({name: new for name, p in params.items() if p == old})

@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.select import Selection
+from midge.core.errors import InputError
 from midge.quant.rules import Kind
 from midge.quant.scheme import QuantParams, WeightCodes, bias_scale, quantize_weights
 
@@ -45,6 +46,12 @@ def _quantize(node: ir.Node, x: QuantParams, per_channel: bool) -> WeightCodes:
     # A MatMul with a stack of matrices has no single axis of output channels.
     per_channel = per_channel and not (node.op_type == "MatMul" and W.ndim > 2)
     groups = g.attribute(node, "group", 1) if node.op_type == "ConvTranspose" else 1
+    largest = float(np.abs(W).max(initial=0)) * float(x.scale)
+    if largest > float(np.finfo(np.float32).max):
+        raise InputError(
+            f"{g.label(node)}: weights of up to {np.abs(W).max():.3g} times inputs in steps of "
+            f"{float(x.scale):.3g} leave float32; are the calibration data and the model sound?"
+        )
     if groups == 1:
         return quantize_weights(W, B, x.scale, axis, per_channel)
     # Axis 1 of a grouped ConvTranspose holds one group's channels; the groups share their scales.

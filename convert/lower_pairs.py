@@ -15,6 +15,7 @@ from midge.convert.lower_params import Array, Codes, constant_codes, real_consta
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Target
 from midge.convert.plan import Add, Constant, Mul
+from midge.core.errors import UnsupportedError
 from midge.quant import arithmetic
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ def add(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     a, b = _side_by_side(low, a, b)
     y = low.program.new(target.name, shape, lay.spelt(shape, a.layout), target.params)
     params = Add(a.codes, b.codes, target.params)
+    if not np.isfinite(arithmetic.add_coefficients(params.a, params.b, params.y)).all():
+        raise UnsupportedError(
+            f"{g.label(node)}: the scales of its inputs and its output lie too far apart for "
+            "float32; quantize the model again."
+        )
     return low.program.op(g.label(node), params, [a.tensor, b.tensor], y)
 
 

@@ -15,6 +15,7 @@ import onnx.defs
 import onnx.helper
 import onnx.numpy_helper
 
+from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
 
 MAX_DEPTH = 32  # of subgraphs, and of functions that call functions
@@ -176,7 +177,7 @@ def _check_numbers(graph: onnx.GraphProto, where: str) -> None:
         for name in node.input:
             read[name] = read.get(name, False) or node.op_type in LAYERS
     for tensor in graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor) if tensor.name in read else np.zeros(0)
+        array = _array(tensor, where) if tensor.name in read else np.zeros(0)
         if array.dtype.kind != "f" or np.isfinite(array).all():
             continue
         nan = bool(np.isnan(array).any())
@@ -186,6 +187,21 @@ def _check_numbers(graph: onnx.GraphProto, where: str) -> None:
                 f"{where}: initializer {tensor.name!r} holds {'NaN' if nan else 'Inf'}, first at "
                 f"{first}; training has diverged or the file is damaged: export a sound model."
             )
+
+
+def _array(tensor: onnx.TensorProto, where: str) -> Any:
+    """Return the numbers of a constant.
+
+    Raises:
+        InputError: they contradict its shape or dtype, or it has too many dimensions.
+    """
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError) as error:
+        raise InputError(
+            f"{where}: initializer {tensor.name!r} cannot be read, {one_line(error)}; the file is "
+            "damaged."
+        ) from error
 
 
 def check_operators(proto: onnx.ModelProto, where: str, domains: Sequence[str]) -> None:

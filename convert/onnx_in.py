@@ -68,7 +68,10 @@ def read_model(
     bind_values(proto.graph, input_values or {}, path)
     check_extents(proto, str(path))
     proto = _infer(proto, path)
-    model = ir.from_proto(proto)
+    try:
+        model = ir.from_proto(proto)
+    except Exception as error:  # of onnx_ir: it wraps errors of any kind
+        raise InputError(f"{path}: the model contradicts itself: {one_line(error)}.") from error
     if not dynamic:
         require_known_dims(model, path)
     model.meta[NOTICES] = lines

@@ -28,9 +28,20 @@ class ToolError(MidgeError):
 
 
 class InputError(MidgeError, ValueError):
-    """The user's input is at fault."""
+    """The user's input is at fault.
+
+    Args:
+        message: names in it may hold any characters; those that cannot be printed are escaped, so
+            that it stays one line.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        """Escape what would break the line."""
+        super().__init__(
+            "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+        )
 
 
 class UnsupportedError(InputError):

@@ -62,7 +62,8 @@ def requantize(acc: Array, m: Array, y: QuantParams, low: int | None = None) -> 
         y: parameters of the output.
         low: lower saturation limit where a fused Relu raises it above the type's.
     """
-    v: Array = np.rint(acc.astype(f32) * m) + f32(y.zero_point)
+    with np.errstate(over="ignore"):  # what leaves float32 saturates as well
+        v: Array = np.rint(acc.astype(f32) * m) + f32(y.zero_point)
     return saturate(v, y.qmin if low is None else low, y.qmax, y.dtype)
 
 
@@ -93,9 +94,13 @@ def fma32(a: Array, b: Any, c: Any) -> Array:
 
 
 def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
-    """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them."""
-    ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
-    c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
+    """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them.
+
+    Where the scales lie too far apart, they are not finite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
+        c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
     return ra, rb, c
 
 
@@ -105,6 +110,8 @@ def is_portable_sum(a: QuantParams, b: QuantParams, y: QuantParams) -> bool:
     ONNX Runtime 1.32 is built so; where the constant is the same either way, so is every code.
     """
     ra, rb, c = add_coefficients(a, b, y)
+    if not np.isfinite([ra, rb, c]).all():
+        return True  # no scale nearby helps; lowering refuses it
     products = [(ra, f32(a.zero_point)), (rb, f32(b.zero_point))]
     for (r0, z0), (r1, z1) in (products, products[::-1]):
         fused = fma32(np.array([r0]), z0, f32(r1 * z1))[0]

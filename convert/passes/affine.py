@@ -103,5 +103,8 @@ def _batch_norm(node: ir.Node) -> Affine | None:
     if any(v is None for v in values):
         return None
     scale, B, mean, var = (np.asarray(v, np.float64) for v in values)
-    a = scale / np.sqrt(var + np.float64(np.float32(g.attribute(node, "epsilon", 1e-5))))
+    spread = var + np.float64(np.float32(g.attribute(node, "epsilon", 1e-5)))
+    if (spread <= 0).any():
+        return None
+    a = scale / np.sqrt(spread)
     return Affine(source, 1, a, B - mean * a)

@@ -72,6 +72,8 @@ class ConstantChannels:
         a, b = (self._streams[v] for v in node.inputs if v is not None)
         if a.codes is None or b.codes is None or a.params is None or b.params is None:
             return np.full(channels, UNKNOWN)
+        if not np.isfinite(arithmetic.add_coefficients(a.params, b.params, target.params)).all():
+            return np.full(channels, UNKNOWN)
         both = (a.codes != UNKNOWN) & (b.codes != UNKNOWN)
         A, B = np.where(both, a.codes, 0), np.where(both, b.codes, 0)
         y = arithmetic.add(A, B, a.params, b.params, target.params).astype(np.int64)

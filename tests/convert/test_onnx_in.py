@@ -203,3 +203,29 @@ def test_external_data_are_read_and_missing_ones_named(tmp_path):
     np.testing.assert_array_equal(g.constant(read_model(path).graph[0].inputs[1]), W)
     (tmp_path / "weights.bin").unlink()
     assert "external data" in message(path)
+
+
+def test_a_constant_that_cannot_be_read_is_refused(saved):
+    proto = conv_proto()
+    tensor = proto.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.int64_data.extend([0] * W.size)  # floats are looked for elsewhere
+    assert "initializer 'w'" in message(saved(proto))
+    proto = conv_proto()
+    del proto.graph.initializer[0].dims[:]
+    proto.graph.initializer[0].dims.extend([1] * 300)  # more than NumPy has
+    proto.graph.initializer[0].raw_data = b"\0\0\0\0"
+    assert "initializer 'w' cannot be read" in message(saved(proto))
+
+
+def test_a_name_that_breaks_the_line_is_escaped(saved):
+    proto = conv_proto()
+    proto.graph.node[0].op_type = "Conv\nv\x07"
+    assert r"Conv\nv\x07" in message(saved(proto))
+
+
+def test_a_function_that_needs_an_opset_it_does_not_import_is_refused(saved):
+    proto = conv_proto()
+    body = [helper.make_node("Relu", ["a"], ["b"], domain="nobody.knows")]
+    proto.functions.append(helper.make_function("", "Twice", ["a"], ["b"], body, []))
+    message(saved(proto))

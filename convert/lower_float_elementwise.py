@@ -50,7 +50,9 @@ def _binary(low: "Lowering", node: ir.Node, index: int) -> Stored:
 
 
 def _pow(low: "Lowering", node: ir.Node, index: int) -> Stored:
-    name, exponent = g.name_of(node.outputs[0]), operand(low, node, 1)
+    name, constant = g.name_of(node.outputs[0]), g.constant(node.inputs[1])
+    # ONNX allows integers beside a float base.
+    exponent = operand(low, node, 1) if constant is None else constant.astype(np.float32)
     kinds = {2.0: "square", 0.5: "sqrt"}
     if not isinstance(exponent, Stored) and exponent.size == 1:
         x, kind = operand(low, node, 0), kinds.get(float(exponent.reshape(-1)[0]))
@@ -73,7 +75,10 @@ def _batch_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:
     if any(v is None for v in given):
         raise fail(node, "its parameters are no constants", "make them initializers")
     scale, B, mean, variance = (np.asarray(v, np.float64) for v in given)
-    a = scale / np.sqrt(variance + g.attribute(node, "epsilon", 1e-5))
+    spread = variance + g.attribute(node, "epsilon", 1e-5)
+    if (spread <= 0).any():
+        raise fail(node, "its variance is negative", "export a sound model")
+    a = scale / np.sqrt(spread)
     assert node.inputs[0] is not None
     x, name = low.reals.of(node.inputs[0]), g.name_of(node.outputs[0])
     shape = (-1,) + (1,) * (len(x.shape) - 2)

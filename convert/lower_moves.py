@@ -47,6 +47,15 @@ def _same(
     return sources[0]
 
 
+def _dropout(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
+) -> Stored:
+    training = g.operand(node, 2)
+    if training is not None and g.scalar(training) != 0:
+        raise fail(node, "it is in training mode", "export the model for inference")
+    return sources[0]
+
+
 def _reshape(
     low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Destination
 ) -> Stored:
@@ -177,7 +186,7 @@ def _split(
 
 MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float elements
     "Concat": _concat,
-    "Dropout": _same,
+    "Dropout": _dropout,
     "Flatten": _reshape,
     "Identity": _same,
     "Reshape": _reshape,

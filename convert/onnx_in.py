@@ -19,6 +19,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.onnx_check import check_message, check_operators, check_text
 from midge.convert.onnx_extents import check_extents
+from midge.convert.onnx_qoperators import spell_out
 from midge.convert.onnx_values import Values, bind_values
 from midge.convert.ort import one_line
 from midge.core.errors import InputError, did_you_mean
@@ -61,6 +62,7 @@ def read_model(
     proto = _inline(proto, path)
     _drop_initializer_inputs(proto.graph)
     proto = _raise_opset(proto, path, lines)
+    spell_out(proto.graph, str(path))
     _name_nodes(proto.graph)
     _check(proto, path)
     _forget_negative_dims(proto.graph)

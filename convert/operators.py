@@ -49,7 +49,8 @@ are folded first.
   by name.
 
 QuantizeLinear and DequantizeLinear are read with their scales as they are; so are
-DynamicQuantizeLinear with {products}. QLinear operators are refused by name.
+DynamicQuantizeLinear with {products}, QLinearConv, QLinearMatMul and the QLinear operators and
+QGemm of ONNX Runtime.
 """
 
 

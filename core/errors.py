@@ -9,6 +9,7 @@
 A message is one line: what, where (layer, tensor, file, sample index), why, and the remedy.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -31,16 +32,17 @@ class InputError(MidgeError, ValueError):
     """The user's input is at fault.
 
     Args:
-        message: names in it may hold any characters; those that cannot be printed are escaped, so
-            that it stays one line.
+        message: names in it may hold any characters; lines are joined, and what cannot be printed
+            is escaped.
     """
 
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        """Escape what would break the line."""
+        """Make one line of it."""
+        line = re.sub(r"\s*[\r\n]\s*", " ", message)
         super().__init__(
-            "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+            "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
         )
 
 

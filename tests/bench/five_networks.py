@@ -85,11 +85,11 @@ def prove(network: Network, samples: int, method: str, scratch: Path) -> Result:
     report = midge.quantize(
         network.path(), file, data.calibration, calibration_method=method, samples=200
     )
-    compiled = compile_file(file, folder, NAME)
+    compiled = compile_file(file, folder, NAME, optimize="speed")
     result.notices = (*report.notices, *compiled.notices)
     result.macs, result.arena_bytes = compiled.macs, compiled.arena_bytes
     result.flash_bytes = compiled.size.flash if compiled.size else 0
-    executor = Executor(read_plan(file, NAME))
+    executor = Executor(read_plan(file, NAME, optimize="speed"))
     inputs = mixed_inputs(executor, data, samples)
     compare_c(result, executor, folder, inputs)
     compare_ort(result, executor, file, inputs)

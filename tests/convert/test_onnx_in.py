@@ -221,7 +221,7 @@ def test_a_constant_that_cannot_be_read_is_refused(saved):
 def test_a_name_that_breaks_the_line_is_escaped(saved):
     proto = conv_proto()
     proto.graph.node[0].op_type = "Conv\nv\x07"
-    assert r"Conv\nv\x07" in message(saved(proto))
+    assert r"Conv v\x07" in message(saved(proto))
 
 
 def test_a_function_that_needs_an_opset_it_does_not_import_is_refused(saved):

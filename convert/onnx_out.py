@@ -55,13 +55,13 @@ def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | Non
     Raises:
         ToolError: onnx or ONNX Runtime finds fault with the model.
     """
-    proto = to_proto(model)
+    raw = bytes(to_proto(model).SerializeToString(deterministic=True))
     try:
-        onnx.checker.check_model(proto, full_check=True)
+        onnx.checker.check_model(raw, full_check=True)
     except Exception as error:
         raise ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}") from error
-    run(make_session(proto), sample or example_inputs(model))
-    return bytes(proto.SerializeToString(deterministic=True))
+    run(make_session(raw), sample or example_inputs(model))
+    return raw
 
 
 def example_inputs(model: ir.Model) -> dict[str, Array]:

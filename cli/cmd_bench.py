@@ -12,7 +12,13 @@ from midge.cli import machine
 from midge.cli.bench import NAME, CEntry, PeerEntry, Race, c_entries, race
 from midge.cli.bench_show import show_instructions, show_layers, show_race
 from midge.cli.console import Console
-from midge.cli.options import common_options, input_shape_option, model_argument, seed_option
+from midge.cli.options import (
+    WholeNumber,
+    common_options,
+    input_shape_option,
+    model_argument,
+    seed_option,
+)
 from midge.convert.bench_callgrind import Instructions, count_instructions
 from midge.convert.bench_host import CHUNK_S, CHUNKS
 from midge.convert.bench_layers import Layer, step_infos, time_layers
@@ -59,7 +65,7 @@ ORT = "ONNX Runtime"
     type=click.Path(path_type=Path),
     help="The float .onnx file, to be timed beside the quantized one.",
 )
-@click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--threads", type=WholeNumber(min=1), default=1, show_default=True)
 @click.option(
     "--optimize", type=click.Choice(OPTIMIZE), help="As for compile; by default for speed."
 )
@@ -67,7 +73,7 @@ ORT = "ONNX Runtime"
 @click.option("--instructions", is_flag=True, help="Instructions of every kernel, by valgrind.")
 @click.option(
     "--chunks",
-    type=click.IntRange(min=3),
+    type=WholeNumber(min=3),
     default=CHUNKS,
     show_default=True,
     help=f"Chunks of {1000 * CHUNK_S:.0f} ms for each candidate; they alternate.",
@@ -98,6 +104,8 @@ def command(
     with the integer executor, so that a fast wrong answer is seen.
     """
     console = Console(as_json, quiet)
+    if tflite is not None and not peers:
+        raise InputError("--tflite is for LiteRT, which only --peers runs; give that too.")
     with tempfile.TemporaryDirectory(prefix="midge-") as scratch:
         target, folder = host_target(), Path(scratch)
         plan = read_plan(model, NAME, input_shapes, target, optimize=optimize or "speed")

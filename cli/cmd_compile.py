@@ -6,6 +6,7 @@ import click
 
 from midge.cli.console import Console
 from midge.cli.options import (
+    WholeNumber,
     common_options,
     input_shape_option,
     input_value_option,
@@ -42,7 +43,7 @@ NOTHING = "unknown"
 )
 @click.option(
     "--max-ram",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     metavar="BYTES",
     help="Fail, naming the step at fault, where the arena would be larger.",
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from midge.cli.console import Console
-from midge.cli.options import common_options
+from midge.cli.options import WholeNumber, common_options
 from midge.cli.train import find_recipe, load_train_recipe, run_training
 from midge.core.errors import CheckError
 
@@ -19,7 +19,7 @@ from midge.core.errors import CheckError
     required=True,
     help="Folder for the models and checkpoints; a stopped run goes on from there.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Replaces the recipe's seed.")
+@click.option("--seed", type=WholeNumber(min=0), help="Replaces the recipe's seed.")
 @common_options
 def command(recipe: str, output: Path, seed: int | None, as_json: bool, quiet: bool) -> None:
     """Train a network in float, tune it in integers, and write both as ONNX.

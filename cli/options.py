@@ -113,11 +113,17 @@ def calibration_options(command: Command) -> Command:
     )(command)
 
 
+class WholeNumber(click.IntRange):
+    """An integer within limits; the message for anything else calls it what people do."""
+
+    name = "whole number"
+
+
 def samples_option(default: int | None, what: str) -> Callable[[Command], Command]:
     """Add --samples, a positive number."""
     return click.option(
         "--samples",
-        type=click.IntRange(min=1),
+        type=WholeNumber(min=1),
         default=default,
         show_default=default is not None,
         help=what,
@@ -128,7 +134,7 @@ def seed_option(command: Command) -> Command:
     """Add --seed, a non-negative number."""
     return click.option(
         "--seed",
-        type=click.IntRange(min=0),
+        type=WholeNumber(min=0),
         default=0,
         show_default=True,
         help="Seed of everything random.",

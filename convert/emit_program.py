@@ -9,12 +9,11 @@ from midge.convert.emit_records import records
 from midge.convert.emit_step import Record
 from midge.convert.pack import ConstData
 from midge.convert.plan import Plan, PlanOp, Stream
-from midge.convert.strips import row_window
+from midge.convert.strips import STREAM_MAX, row_window
 from midge.convert.target import Target
 from midge.core.errors import UnsupportedError
 
 SPLIT_MACS = 2**17  # of a step that several threads share: some microseconds for one
-STREAM_MAX = 32  # records, MIDGE_STREAM_MAX
 _FIRST = "MIDGE_STREAM_FIRST"
 
 

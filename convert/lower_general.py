@@ -193,7 +193,8 @@ def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
 def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
     x = _operand(low, node, 0)
     if not g.is_float(node.inputs[0]):
-        raise fail(node, f"it compares {node.inputs[0].dtype}", "cast its input to float")  # type: ignore[union-attr]
+        kind = node.inputs[0].dtype if node.inputs[0] is not None else None
+        raise fail(node, f"it compares {kind}", "cast its input to float")
     r = reduction_of(low, x, [g.attribute(node, "axis", 0) % len(x.shape)])
     outer, _, inner = r.storage
     source = low.program.view(r.x, r.storage)

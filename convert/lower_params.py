@@ -61,6 +61,8 @@ def activation_params(node: ir.Node) -> QuantParams:
         raise fail(node, f"an activation has {scale.size} scales", remedy)
     if str(zero_point.dtype) not in ACTIVATIONS:
         raise fail(node, f"its codes are {zero_point.dtype}, not int8 or uint8", remedy)
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        raise fail(node, f"its scale is {scale.item()}", "export positive finite scales")
     return QuantParams(
         np.float32(scale.reshape(-1)[0]), int(zero_point.reshape(-1)[0]), str(zero_point.dtype)
     )

@@ -5,6 +5,7 @@ With few clusters all orders are tried.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def best_starts(layout: Layout, least: int, swaps: int) -> tuple[int, list[int]]
     for key in ORDERS:
         if search.top <= least:
             break
-        search.attempt(sorted(range(len(layout.clusters)), key=lambda i, k=key: k(layout, i)))  # type: ignore[misc]
+        search.attempt(sorted(range(len(layout.clusters)), key=partial(key, layout)))
     if len(layout.clusters) <= EXACT_CLUSTERS:
         search.exhaust(least, PLACES * swaps)
     elif len(layout.clusters) > 1:

@@ -8,8 +8,7 @@ import numpy as np
 
 from midge.convert.memory_rows import ELEMENTWISE, Overlap, Streamer, row_bytes
 from midge.convert.plan import ALIGNMENT, Concat, Plan
-
-STREAM_MAX = 32  # steps, MIDGE_STREAM_MAX
+from midge.convert.strips import STREAM_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,10 @@ _ACTIVATIONS = {
     "QLinearGlobalAveragePool": "GlobalAveragePool",
 }
 _PAIRS = {"QLinearAdd": "Add", "QLinearMul": "Mul"}
+LEAST_INPUTS = {  # with every scale and zero-point; those left out have 5
+    **{"QLinearConv": 8, "QLinearMatMul": 8, "QLinearAdd": 8, "QLinearMul": 8},
+    **{"QGemm": 6, "QLinearConcat": 5},
+}
 OPERATORS = frozenset(
     {"QLinearConv", "QLinearMatMul", "QGemm", "QLinearConcat", *_ACTIVATIONS, *_PAIRS}
 )
@@ -95,6 +99,12 @@ class _Speller:
     def _operator(self, node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
         names = list(node.input)
         kind = node.op_type
+        least = LEAST_INPUTS.get(kind, 5)
+        uneven = kind == "QLinearConcat" and len(names) % 3 != 2
+        if len(names) < least or uneven or not all(names[:least]):
+            raise self._fail(
+                node, f"it has {len(names)} inputs, some are missing", "export the model again"
+            )
         if kind == "QLinearConv":
             yield from self._layer(node, "Conv", names[:6], names[6:8], names[8:9], 0)
         elif kind == "QLinearMatMul":

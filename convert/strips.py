@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from midge.convert.plan import Add, Conv2d, Plan, PlanOp, PlanTensor, Pool2d, Table, Transpose
 
+STREAM_MAX = 32  # steps of a stream: MIDGE_STREAM_MAX of the runtime
+
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:

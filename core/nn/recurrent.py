@@ -1,11 +1,18 @@
-"""RNN, GRU and LSTM, with PyTorch's parameters and results; gradients flow through every step."""
+"""RNN, GRU and LSTM, with PyTorch's parameters and results; gradients flow through every step.
+
+Source: PyTorch, torch.nn.RNN, GRU and LSTM (the equations of their pages); Hochreiter, Schmidhuber,
+"Long short-term memory", 1997; Cho et al., "Learning phrase representations using RNN
+encoder-decoder", 2014.
+"""
 
 from math import sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from midge.core import ops
+from midge.core.creation import zeros
+from midge.core.errors import InputError, did_you_mean
 from midge.core.nn import functional as F
 from midge.core.nn import init
 from midge.core.nn.module import Module
@@ -13,6 +20,7 @@ from midge.core.nn.parameter import Parameter
 from midge.core.tensor import Tensor
 
 State = tuple[Tensor, ...]
+NONLINEARITIES = {"tanh": ops.tanh, "relu": ops.relu}
 
 
 class _Recurrent(Module):
@@ -25,6 +33,9 @@ class _Recurrent(Module):
         bias: add biases.
         batch_first: x is [B, T, input_size], not [T, B, input_size].
         bidirectional: read the sequence backwards too, and join both along the last dimension.
+
+    Raises:
+        InputError: a size is not positive; in forward: x or a state has another shape, named.
 
     Attributes:
         weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0: of layer 0, gates below each other;
@@ -45,6 +56,13 @@ class _Recurrent(Module):
     ) -> None:
         """Draw the weights."""
         super().__init__()
+        for name, size in (
+            ("input_size", input_size),
+            ("hidden_size", hidden_size),
+            ("num_layers", num_layers),
+        ):
+            if size < 1:
+                raise InputError(f"{type(self).__name__}: {name}={size}; it must be 1 or more.")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         rows, bound = self.gates * hidden_size, 1 / sqrt(hidden_size)
@@ -73,15 +91,31 @@ class _Recurrent(Module):
             h: the same of the state.
             state: before the step, [B, H] each.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no step().")
 
     def _run(self, x: Tensor, state: State | None) -> tuple[Tensor, State]:
-        """Return [T, B, directions * H] and each state [layers * directions, B, H]."""
+        """Return [T, B, directions * H] and each state [layers * directions, B, H].
+
+        Raises:
+            InputError: x is not [T, B, input_size], or a state has another shape.
+        """
+        order = "[B, T, input_size]" if self.batch_first else "[T, B, input_size]"
+        if x.ndim != 3 or x.shape[2] != self.input_size or 0 in x.shape:
+            raise InputError(
+                f"{type(self).__name__}: x is {list(x.shape)}; it must be {order} with "
+                f"input_size={self.input_size} and no empty axis."
+            )
         y = ops.transpose(x, 0, 1) if self.batch_first else x
         parts = self._parts()
+        shape = (len(parts), y.shape[1], self.hidden_size)
         if state is None:
-            zero = np.zeros((len(parts), y.shape[1], self.hidden_size), np.float32)
-            state = (Tensor(zero),) * self.states
+            state = (zeros(shape, dtype=np.float32, device=x.device),) * self.states
+        for given in state:
+            if given.shape != shape:
+                raise InputError(
+                    f"{type(self).__name__}: a state is {list(given.shape)}; it must be [layers * "
+                    f"directions, B, hidden_size], here {list(shape)}."
+                )
         ends: list[State] = []
         for layer in range(self.num_layers):
             rows = [i for i, (at, _) in enumerate(parts) if at == layer]
@@ -110,20 +144,53 @@ class _Recurrent(Module):
         return f"{self.input_size}, {self.hidden_size}, num_layers={self.num_layers}"
 
 
-class RNN(_Recurrent):
-    """h = tanh(W x + b_ih + R h' + b_hh); the arguments are those of LSTM."""
-
-    def step(self, x: Tensor, h: Tensor, state: State) -> State:
-        """Return (h,)."""
-        return (ops.tanh(x + h),)
+class _OneState(_Recurrent):
+    """Layers whose state is h alone."""
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Return what every step gives, and the last h [layers * directions, B, H]."""
+        """Read sequences.
+
+        Args:
+            x: float [T, B, input_size], or [B, T, input_size] with batch_first.
+            h: the first state, [layers * directions, B, hidden_size]; zeros by default.
+
+        Returns:
+            The last layer's h at every step, ordered as x, [..., directions * hidden_size]; and
+            the last state, shaped as the first.
+
+        Raises:
+            InputError: a shape does not fit, named.
+        """
         y, (last,) = self._run(x, None if h is None else (h,))
         return y, last
 
 
-class GRU(RNN):
+class RNN(_OneState):
+    """h = tanh(W x + b_ih + R h' + b_hh), or relu of it; see _Recurrent for what both share.
+
+    Args:
+        *args: as for LSTM.
+        nonlinearity: "tanh" or "relu".
+        **options: as for LSTM.
+
+    Raises:
+        InputError: another nonlinearity.
+    """
+
+    def __init__(self, *args: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        """Draw the weights."""
+        if nonlinearity not in NONLINEARITIES:
+            hint = did_you_mean(nonlinearity, NONLINEARITIES)
+            raise InputError(f"RNN: nonlinearity={nonlinearity!r} is neither tanh nor relu.{hint}")
+        super().__init__(*args, **options)
+        self.nonlinearity = nonlinearity
+
+    def step(self, x: Tensor, h: Tensor, state: State) -> State:
+        """Return (h,)."""
+        return (NONLINEARITIES[self.nonlinearity](x + h),)
+
+
+class GRU(_OneState):
     """r, z = sigmoid(.); n = tanh(W x + b_ih + r (R h' + b_hh)); h = (1 - z) n + z h'."""
 
     gates = 3
@@ -152,6 +219,18 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Return what every step gives, and the last (h, c), [layers * directions, B, H] each."""
+        """Read sequences.
+
+        Args:
+            x: float [T, B, input_size], or [B, T, input_size] with batch_first.
+            state: the first (h, c), each [layers * directions, B, hidden_size]; zeros by default.
+
+        Returns:
+            The last layer's h at every step, ordered as x, [..., directions * hidden_size]; and
+            the last (h, c), shaped as the first.
+
+        Raises:
+            InputError: a shape does not fit, named.
+        """
         y, (h, c) = self._run(x, state)
         return y, (h, c)

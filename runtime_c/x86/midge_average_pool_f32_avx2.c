@@ -10,12 +10,7 @@ static void make_pixel(const midge_image *image, const void *layer, const midge_
 }
 
 void midge_average_pool_f32_avx2(const midge_strip *strip, const midge_op *op) {
-    const midge_image image = midge_pool_image(op);
-    midge_pool_f32 p;
-    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
-    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
-    p.counts = op->word[MIDGE_POOL_COUNTS] != 0;
-    midge_each_pixel(&image, &p, strip, make_pixel);
+    midge_pool_strip(strip, op, make_pixel);
 }
 
 MIDGE_TARGET_END

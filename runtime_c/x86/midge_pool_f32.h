@@ -84,4 +84,15 @@ MIDGE_INLINE void midge_pool_pixel(const midge_image *image, const midge_pool_f3
         midge_pool_lanes(&w, p->y + at->y, c, 1, 0, max);
 }
 
+/* Makes the rows of a strip; `make` writes the channels of one pixel of a midge_pool_f32. */
+MIDGE_INLINE void midge_pool_strip(const midge_strip *strip, const midge_op *op,
+                                   midge_pixel_function make) {
+    const midge_image image = midge_pool_image(op);
+    midge_pool_f32 p;
+    p.x = midge_reals_at(strip, op, MIDGE_OP_X);
+    p.y = midge_reals_at(strip, op, MIDGE_OP_Y);
+    p.counts = op->word[MIDGE_POOL_COUNTS] != 0;
+    midge_each_pixel(&image, &p, strip, make);
+}
+
 #endif

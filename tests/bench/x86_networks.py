@@ -30,7 +30,7 @@ def convolution(torch: Any, channels: int, out: int, kernel: int, stride: int, *
 def residual(torch: Any, body: Any, skip: Any, act: Any) -> Any:
     """Return a module: act(body(x) + skip(x))."""
 
-    class Residual(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Residual(torch.nn.Module):  # type: ignore[misc,name-defined]  # torch is Any
         def __init__(self) -> None:
             super().__init__()
             self.body, self.skip, self.act = body, skip, act

@@ -83,9 +83,21 @@ def test_another_model_is_neither_compared_nor_the_measure(
 
 @pytest.mark.parametrize("option", ["--tflite", "--float-model"])
 def test_a_file_that_does_not_exist_is_named(files: Files, midge: Run, option: str) -> None:
-    status, _, err = midge("bench", files["quantized"], option, "nowhere.file")
+    status, _, err = midge("bench", files["quantized"], "--peers", option, "nowhere.file")
     assert status == 2
     assert "nowhere.file" in err
+
+
+def test_a_tflite_file_that_nobody_would_run_is_refused(files: Files, midge: Run) -> None:
+    status, _, err = midge("bench", files["quantized"], "--tflite", "net.tflite")
+    assert status == 2
+    assert "only --peers runs" in err
+
+
+def test_a_number_that_is_none_is_called_so(files: Files, midge: Run) -> None:
+    status, _, err = midge("bench", files["quantized"], "--threads", "2k")
+    assert status == 2
+    assert "'2k' is not a valid whole number" in err
 
 
 def test_a_python_that_does_not_exist_is_named(files: Files, midge: Run) -> None:

@@ -102,6 +102,50 @@ def test_scales_of_the_file_stay_bit_for_bit(quantized):
         assert np.array_equal(after[name].const_value.numpy(), numpy_helper.to_array(tensor))
 
 
+def layer(tmp_path, op_type, inputs, domain="", **changed):
+    """Save one QLinear node; `changed` replaces constants."""
+    parts = {
+        "s": np.float32(0.1),
+        "z": np.uint8(3),
+        "w": np.ones((4, 3, 3, 3), np.int8),
+        "ws": np.full(4, 0.01, np.float32),
+        "wz": np.zeros(4, np.int8),
+    } | changed
+    graph = helper.make_graph(
+        [helper.make_node(op_type, inputs.split(), ["y"], "layer", domain=domain)],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [1, 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, [1, 4, 6, 6])],
+        [numpy_helper.from_array(array, name) for name, array in parts.items()],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "domain"),
+    [
+        ("QLinearConv", "x s z w ws wz", ""),
+        ("QLinearMatMul", "x s z w ws wz s", ""),
+        ("QGemm", "x s z w", "com.microsoft"),
+        ("QLinearAdd", "x s z x", "com.microsoft"),
+        ("QLinearConcat", "s z x s", "com.microsoft"),
+        ("QLinearSigmoid", "x s", "com.microsoft"),
+    ],
+)
+def test_a_node_that_lacks_inputs_is_named(tmp_path, op_type, inputs, domain):
+    with pytest.raises(UnsupportedError, match=rf"layer \({op_type}\): it has . inputs"):
+        read_model(layer(tmp_path, op_type, inputs, domain))
+
+
+def test_a_scale_of_zero_names_the_node(tmp_path):
+    path = layer(tmp_path, "QLinearConv", "x s z w ws wz s z", s=np.float32(0))
+    with pytest.raises(UnsupportedError, match=r"layer_\w+ .*its scale is 0.0"):
+        read_plan(path, "net")
+
+
 def test_a_product_with_float_outputs_is_refused_by_name(tmp_path):
     parts = {
         "s": np.float32(0.1),

@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
+from midge.convert import emit
 from midge.convert.executor import Executor
 from midge.convert.plan import Conv2d
+from midge.convert.target import X86_64, host_target
 from midge.convert.verify import VerifyReport, verify
 from midge.convert.verify_tally import Check
 from midge.core.errors import InputError
@@ -50,6 +52,60 @@ def test_onnx_runtime_the_executor_and_c_agree_on_every_tensor(path):
     for check in compared:
         assert (check.ort_mismatches, check.c_mismatches) == (0, 0), check
         assert check.elements % 70 == 0
+
+
+def broken(monkeypatch, file, good, bad):
+    """Make every folder of C that is written from now on hold a fault."""
+    real = emit.runtime_text
+
+    def text(name):
+        whole = real(name)
+        assert name != file or good in whole
+        return whole.replace(good, bad, 1) if name == file else whole
+
+    monkeypatch.setattr(emit, "runtime_text", text)
+
+
+@pytest.fixture(scope="module")
+def wide(qdq, tmp_path_factory):
+    """Layers whose middle is wide: it pays to keep a few rows of it only."""
+    graph = qdq(5)
+    x = graph.input([1, 4, 12, 12])
+    y = graph.layer("Conv", x, (24, 4, 1, 1), 4, relu=True)
+    y = graph.layer("Conv", y, (24, 1, 3, 3), 9, group=24, pads=[1] * 4)
+    y = graph.layer("Conv", y, (4, 24, 1, 1), 24)
+    file = tmp_path_factory.mktemp("verify") / "wide.onnx"
+    onnx.save(graph.output(y).proto(), file)
+    return file
+
+
+def test_the_c_of_devices_row_by_row_and_of_this_machine_is_compared(wide):
+    report = verify(wide, count=2, with_ort=False)
+    assert report.holds
+    assert report.c_build.startswith("C99, ")
+    assert "C99 strip by strip" in report.c_build
+    if host_target() == X86_64:
+        assert "x86-64 portable" in report.c_build
+
+
+@pytest.mark.parametrize(
+    ("file", "good", "bad"),
+    [
+        ("midge_depthwise_conv2d_s8.c", "- p->x_zero_point", "- p->x_zero_point - 1"),  # portable
+        ("midge_stream.c", "part.last = end;", "part.last = end - 1u;"),  # strips only
+        ("midge_conv2d_c4n16_s8.c", "^ 0x80u", "^ 0x81u"),  # panels, portable
+        ("midge_conv2d_c4n16_s8_avx2.c", "_mm256_set1_epi16(128)", "_mm256_set1_epi16(127)"),
+    ],
+)
+def test_a_fault_in_any_build_is_noticed(wide, monkeypatch, file, good, bad):
+    needs = {"c4n16": X86_64, "avx2": X86_64}
+    if any(part in file and host_target() != target for part, target in needs.items()):
+        pytest.skip("this machine is no x86-64")
+    broken(monkeypatch, file, good, bad)
+    report = verify(wide, count=20, with_ort=False)
+    if "avx2" in file and "x86-64 avx2" not in report.c_build:
+        pytest.skip("this processor has no AVX2")
+    assert not report.holds
 
 
 def test_a_file_of_int8_activations_runs_as_it_stands(qdq, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 import midge.core as core
 from midge.core import nn
+from midge.core.errors import InputError
 
 torch = pytest.importorskip("torch")
 T, B, WIDTH, H = 6, 3, 4, 5
@@ -62,3 +63,32 @@ def test_results_and_gradients_are_those_of_pytorch(kind, form, given):
 def test_weights_lie_within_the_bound_that_pytorch_draws_from():
     for parameter in nn.GRU(WIDTH, H).parameters():
         assert 0 < np.abs(parameter.detach().numpy()).max() <= H**-0.5
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: nn.LSTM(0, 8), "input_size=0"),
+        (lambda: nn.GRU(4, 8, num_layers=0), "num_layers=0"),
+        (lambda: nn.RNN(4, 8, nonlinearity="rely"), "Did you mean 'relu'"),
+        (lambda: nn.LSTM(4, 8)(core.zeros(4)), r"x is \[4\]"),
+        (lambda: nn.LSTM(4, 8)(core.zeros(5, 2, 3)), "input_size=4"),
+        (lambda: nn.LSTM(4, 8)(core.zeros(0, 2, 4)), "no empty axis"),
+        (lambda: nn.GRU(4, 8)(core.zeros(5, 2, 4), core.zeros(1, 3, 8)), r"here \[1, 2, 8\]"),
+    ],
+)
+def test_a_wrong_size_is_named(make, words):
+    with pytest.raises(InputError, match=words):
+        make()
+
+
+def test_an_rnn_of_relu_gives_pytorchs_results():
+    theirs, ours = torch.nn.RNN(3, 5, nonlinearity="relu"), nn.RNN(3, 5, nonlinearity="relu")
+    for name, parameter in ours.named_parameters():
+        parameter.array[...] = dict(theirs.named_parameters())[name].detach().numpy()
+    x = np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32)
+    got, last = ours(core.tensor(x))
+    want, theirs_last = theirs(torch.from_numpy(x))
+    assert (got.detach().numpy() > 0).any()
+    np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), atol=1e-6)
+    np.testing.assert_allclose(last.detach().numpy(), theirs_last.detach().numpy(), atol=1e-6)

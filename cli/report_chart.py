@@ -21,7 +21,7 @@ class Point:
         y: in the unit of the axis.
         label: written beside the marker.
         series: style-sheet class that gives the colour: "s0", "s1", ...
-        shape: "circle", "square", "triangle" or "diamond".
+        shape: "circle", "square", "triangle", "diamond" or "wedge".
         hollow: drawn as an outline, for a value that is not the whole truth.
     """
 
@@ -179,6 +179,8 @@ def _marker(point: Point, px: float, py: float) -> str:
         return f'<path class="{kind}" d="M{px:.1f} {py - r:.1f}l{r} {r}l{-r} {r}l{-r} {-r}z"/>'
     if point.shape == "triangle":
         return f'<path class="{kind}" d="M{px:.1f} {py - r:.1f}l{r} {2 * r - 1}h{-2 * r}z"/>'
+    if point.shape == "wedge":
+        return f'<path class="{kind}" d="M{px:.1f} {py + r:.1f}l{-r} {1 - 2 * r}h{2 * r}z"/>'
     return f'<circle class="{kind}" cx="{px:.1f}" cy="{py:.1f}" r="{r - 0.5}"/>'
 
 

@@ -10,7 +10,7 @@ from midge.cli.report import Report, Variant
 from midge.cli.report_chart import Axis, Point, linear_axis, marker_sample, positive_axis, scatter
 
 LARGE, SMALL = (700, 500), (370, 242)  # pixels; text has the same size in both
-SHAPES = ("circle", "square", "triangle", "diamond")
+SHAPES = ("circle", "square", "triangle", "diamond", "wedge")
 NOTHING = "\N{EN DASH}"
 TIMES = " \N{MULTIPLICATION SIGN} "
 
@@ -61,7 +61,8 @@ def _figures(report: Report) -> str:
         return ""
     base = report.variants[0]
     rivals = [v for v in report.variants if v.latency and v.model == base.model]
-    timed = min(rivals, key=lambda v: v.latency.median_us if v.latency else 0.0, default=None)
+    alike = [v for v in rivals if v.engine == shipped.engine] or rivals
+    timed = min(alike, key=lambda v: v.latency.median_us if v.latency else 0.0, default=None)
     cards = []
     if shipped.accuracy is not None:
         note = ""

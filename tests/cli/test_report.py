@@ -177,3 +177,20 @@ def test_labels_of_close_points_do_not_overlap() -> None:
     places = re.findall(r'class="label" x="([\d.]+)" y="([\d.]+)" text-anchor="(\w+)"', svg)
     assert len(places) == 6
     assert len({(round(float(py) / 10), anchor) for _, py, anchor in places}) == 6
+
+
+def test_the_time_of_the_c_is_compared_with_that_of_the_float_c_not_with_another_engine(
+    tmp_path: Path,
+) -> None:
+    engines = ("midge core", "ONNX Runtime", "C", "C, avx2", "simulation in midge core")
+    float32 = [
+        Variant("float32", engine, 1, 2, Latency(us, us, us))
+        for engine, us in zip(engines, (90.0, 5.0, 40.0, 2.0, 95.0), strict=True)
+    ]
+    int8 = [Variant("int8", e, 1, 2, Latency(20.0, 20.0, 20.0)) for e in ("C", "C, avx2")]
+    written = write_report(Report("m", "t", (*float32, *int8)), tmp_path)[0]
+    text = written.read_text(encoding="utf-8")
+    assert "2.00 times as fast as float32, C<" in text
+    legend = text[text.index('class="legend"') : text.index('class="charts"')]
+    marks = re.findall(r"<(?:rect|circle|path) [^>]*/>", legend)[-len(engines) :]
+    assert len(set(marks)) == len(engines)  # every engine has a mark of its own

@@ -22,7 +22,7 @@ from midge.convert.onnx_in import Shapes, notices, read_model
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan, PlanTensor
 from midge.convert.reference import Reference, needs_exact_kernels
-from midge.convert.verify_builds import Build, builds, folder_build
+from midge.convert.verify_builds import Build, builds, folder_builds
 from midge.convert.verify_float import Judge
 from midge.convert.verify_tally import Check, Tally
 from midge.core.errors import InputError
@@ -132,7 +132,7 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
         programs: list[Build] = []
         if with_c and folder:
-            programs = [folder_build(Path(folder), compiler=compiler, requant=requant)]
+            programs = folder_builds(plan, Path(folder), compiler=compiler, requant=requant)
         elif with_c:
             programs = builds(unplaced, Path(scratch), compiler=compiler, requant=requant)
         if programs:

@@ -1,5 +1,6 @@
 """The builds of a model's C that `verify` holds against the executor."""
 
+import re
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from midge.convert.build import HostProgram, host_program, model_name
 from midge.convert.compile import arrange
 from midge.convert.emit import emit
 from midge.convert.plan import Plan
-from midge.convert.target import C99, Target, host_target
+from midge.convert.target import C99, X86_64, Target, host_target
+from midge.core.errors import InputError
 from midge.core.native import Compiler
 
 NAME = "network"  # prefix of the C that is written to be verified
@@ -61,16 +63,31 @@ def builds(
     return sorted(made, key=lambda build: build.trace is None)
 
 
-def folder_build(folder: Path, *, compiler: Compiler | None, requant: str | None) -> Build:
-    """Return the build of a folder that `midge compile` wrote.
+def folder_builds(
+    plan: Plan, folder: Path, *, compiler: Compiler | None, requant: str | None
+) -> list[Build]:
+    """Return the builds of a folder that `midge compile` wrote: one for each instruction set.
+
+    Args:
+        plan: of the model that it should have been written from.
+        folder: of the sources.
+        compiler: default: the first one found.
+        requant: form of requantization, None leaves the default.
 
     Raises:
-        InputError: it is none.
+        InputError: it is none, or another model's.
     """
     name = model_name(folder)
-    streams = (folder / "midge_stream.c").exists()
-    outputs, trace = _programs(folder, name, compiler, requant)
-    return Build(f"{folder}, host", outputs, None if streams else trace)
+    header = (folder / f"{name}.h").read_text(encoding="utf-8")
+    sizes = re.findall(rf"#define {name.upper()}_(?:IN|OUT)PUT_\d+_BYTES (\d+)u", header)
+    wanted = [plan.tensors[t].bytes for t in (*plan.inputs, *plan.outputs)]
+    if [int(size) for size in sizes] != wanted:
+        raise InputError(
+            f"{folder} was written from another model: its inputs and outputs have "
+            f"{', '.join(sizes)} bytes, not {', '.join(map(str, wanted))}; compile the model again."
+        )
+    target = X86_64 if (folder / "midge_x86.c").exists() else C99
+    return _by_level(folder, name, target, str(folder), compiler, requant)
 
 
 def _builds(
@@ -86,13 +103,26 @@ def _builds(
     if optimize == "size" and not plan.streams:
         return []  # the same records at other offsets
     emit(plan, source, NAME, target=target)
-    outputs, trace = _programs(source, NAME, compiler, requant)
-    shown = None if plan.streams else trace
+    label = target.name if target.probe else "C99 strip by strip" if plan.streams else "C99"
+    return _by_level(source, NAME, target, label, compiler, requant)
+
+
+def _by_level(
+    source: Path,
+    name: str,
+    target: Target,
+    label: str,
+    compiler: Compiler | None,
+    requant: str | None,
+) -> list[Build]:
+    """Compile a folder; return a build for each level that this processor has."""
+    outputs, trace = _programs(source, name, compiler, requant)
+    streams = (source / "midge_stream.c").exists()
+    shown = None if streams else trace  # inside of a stream no tensor lies whole
     if not target.probe:
-        how = "C99" if shown else "C99 strip by strip"
-        return [Build(how, outputs, shown)]
+        return [Build(label, outputs, shown)]
     levels = outputs.levels(len(target.levels))
-    return [Build(f"{target.name} {target.levels[i]}", outputs, shown, i) for i in levels]
+    return [Build(f"{label} {target.levels[i]}", outputs, shown, i) for i in levels]
 
 
 def _programs(

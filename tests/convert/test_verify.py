@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from midge.convert import emit
+from midge.convert.compile import compile_file
 from midge.convert.executor import Executor
 from midge.convert.plan import Conv2d
 from midge.convert.target import X86_64, host_target
@@ -106,6 +107,16 @@ def test_a_fault_in_any_build_is_noticed(wide, monkeypatch, file, good, bad):
     if "avx2" in file and "x86-64 avx2" not in report.c_build:
         pytest.skip("this processor has no AVX2")
     assert not report.holds
+
+
+def test_a_folder_is_compared_on_every_instruction_set_that_it_holds(wide, path, tmp_path):
+    target = "x86-64" if host_target() == X86_64 else "c99"
+    compile_file(wide, tmp_path / "c", "net", target=target)
+    report = verify(wide, count=3, with_ort=False, folder=tmp_path / "c")
+    assert report.holds
+    assert ("portable" in report.c_build) == (target == "x86-64")
+    with pytest.raises(InputError, match="was written from another model: its inputs"):
+        verify(path, count=3, with_ort=False, folder=tmp_path / "c")
 
 
 def test_a_file_of_int8_activations_runs_as_it_stands(qdq, tmp_path):

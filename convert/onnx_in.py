@@ -19,6 +19,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.onnx_check import check_message, check_operators, check_text
 from midge.convert.onnx_extents import check_extents
+from midge.convert.onnx_functions import expand_functions
 from midge.convert.onnx_qoperators import spell_out
 from midge.convert.onnx_values import Values, bind_values
 from midge.convert.ort import one_line
@@ -69,7 +70,7 @@ def read_model(
     _bind(proto.graph, input_shapes or {}, path)
     bind_values(proto.graph, input_values or {}, path)
     check_extents(proto, str(path))
-    proto = _infer(proto, path)
+    proto = _expand_functions(_infer(proto, path), path, lines)
     try:
         model = ir.from_proto(proto)
     except Exception as error:  # of onnx_ir: it wraps errors of any kind
@@ -150,6 +151,15 @@ def _inline(proto: onnx.ModelProto, path: Path) -> onnx.ModelProto:
         raise InputError(
             f"{path}: a local function cannot be inlined: {one_line(error)}"
         ) from error
+
+
+def _expand_functions(proto: onnx.ModelProto, path: Path, lines: list[str]) -> onnx.ModelProto:
+    """Spell operators that midge lacks by those that define them."""
+    expanded, replaced = expand_functions(proto)
+    if not replaced:
+        return proto
+    lines.append(f"{', '.join(replaced)}: read as the operators that ONNX defines it by.")
+    return _infer(expanded, path)
 
 
 def _drop_initializer_inputs(graph: onnx.GraphProto) -> None:

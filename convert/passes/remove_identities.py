@@ -5,6 +5,7 @@
 3. Pad with no padding; Transpose with perm 0, 1, 2, ...; pooling with a window of 1.
 4. Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile, Slice to the shape the input has.
 5. Concat, Sum, Max, Min, Mean of one input; Clip without limits.
+6. Operands of Concat that have no element, as the first step of a cache has them.
 
 A node between a graph input (or constant) and a graph output stays: both names are the user's.
 """
@@ -15,15 +16,22 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.passes.base import Pass, PassResult
+from midge.convert.passes.base import Pass, PassResult, nodes_of
 
 
 class RemoveIdentities(Pass):
     """Remove nodes whose output equals their input."""
 
     def call(self, model: ir.Model) -> PassResult:
-        """Apply rules 1 to 5."""
+        """Apply rules 1 to 6."""
         result = PassResult()
+        for node in nodes_of(model, "Concat"):
+            kept = [v for v in node.inputs if 0 not in (g.dims(v) or ())]
+            if kept and len(kept) < len(node.inputs):
+                node.resize_inputs(len(kept))
+                for index, value in enumerate(kept):
+                    node.replace_input_with(index, value)
+                result.modified = True
         for node in model.graph:
             test = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
             source = g.operand(node, 0)

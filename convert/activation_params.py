@@ -13,10 +13,11 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.one_table import OneTable, unfit_for_table
 from midge.convert.passes.fold_pads import pad_value
 from midge.convert.select import Selection
 from midge.core.errors import InputError
-from midge.quant.arithmetic import add_coefficients, portable_sum_params
+from midge.quant.arithmetic import add_coefficients, portable_sum_params, portable_table_params
 from midge.quant.rules import Kind
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, activation_params
 
@@ -32,9 +33,14 @@ LEAST_PROBABILITY = 1 / 32  # of the largest seen: below it, steps of 1/256 leav
 
 
 def tensors_to_observe(selection: Selection) -> list[str]:
-    """Return the names of the tensors whose ranges `params_from_ranges` needs."""
+    """Return the names of the tensors whose ranges `params_from_ranges` needs.
+
+    Those within a function of one tensor are among them: should it be unfit for a table, its nodes
+    are on their own.
+    """
     roots = _roots(selection)
-    return [g.name_of(v) for v in selection.values() if roots[v] is v]
+    inner = [v for n in selection.inner for v in n.outputs if g.is_float(v)]
+    return [g.name_of(v) for v in (*selection.values(), *inner) if roots.get(v, v) is v]
 
 
 def params_from_ranges(
@@ -67,6 +73,7 @@ def params_from_ranges(
         fixed = SOFTMAX_PARAMS.as_dtype(dtype) if _is_fixed(roots[value]) else None
         params[g.name_of(value)] = fixed or activation_params(*shared[roots[value]], dtype)
     _make_sums_portable(selection, params)
+    _make_tables_portable(selection, params)
     return params
 
 
@@ -91,6 +98,18 @@ def _make_sums_portable(selection: Selection, params: dict[str, QuantParams]) ->
             )
         new = portable_sum_params(a, b, old)
         if new != old and old not in (a, b):
+            params.update({name: new for name, p in params.items() if p == old})
+
+
+def _make_tables_portable(selection: Selection, params: dict[str, QuantParams]) -> None:
+    """Raise the scale of a table's result a little where float32 could round it apart."""
+    for node, rule in selection.quantized.items():
+        if rule.kind != Kind.TABLE:
+            continue
+        table = selection.tables.get(node) or OneTable((node,))
+        x, old = params[g.name_of(table.source)], params[g.name_of(node.outputs[0])]
+        new = portable_table_params(table, x, old)
+        if new != old and old not in (x, SOFTMAX_PARAMS.as_dtype(old.dtype)):
             params.update({name: new for name, p in params.items() if p == old})
 
 
@@ -167,6 +186,19 @@ def flat_softmaxes(selection: Selection, ranges: Mapping[str, Range]) -> dict[st
         if rule.kind == Kind.SOFTMAX
         and 0 < (high := ranges[g.name_of(node.outputs[0])][1]) < LEAST_PROBABILITY
     }
+
+
+def unfit_tables(
+    selection: Selection, params: Mapping[str, QuantParams], ranges: Mapping[str, Range]
+) -> dict[str, str]:
+    """Return the functions of one tensor that must not be one table -> why, by their last node."""
+    found = {}
+    for node, table in selection.tables.items():
+        x, y = g.name_of(table.source), g.name_of(node.outputs[0])
+        why = unfit_for_table(table, params[x], ranges[y])
+        if why:
+            found[g.label(node)] = why
+    return found
 
 
 def wide_concats(selection: Selection, params: Mapping[str, QuantParams]) -> dict[str, str]:

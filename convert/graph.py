@@ -193,6 +193,8 @@ def take_over(old: ir.Value, new: ir.Value) -> None:
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
     old.name = f"{name}_replaced"
     new.name = name
+    if new.shape is None:  # nobody inferred it, but the user's output has one
+        new.shape = old.shape
 
 
 def may_rename(value: ir.Value) -> bool:

@@ -65,7 +65,7 @@ class Writer:
             u
             for u in value.uses()
             if u.node.graph is self.model.graph
-            and (computed or _reads_codes(u.node, value, self.selection))
+            and (computed or self.selection.reads_codes(u.node, value))
         ]
         scale, zero = self._parameters(stem, p.scale, np.array(p.zero_point, p.dtype))
         q = g.new_node(
@@ -167,10 +167,6 @@ def is_redundant(node: ir.Node, y: QuantParams) -> bool:
     high = (y.qmax - y.zero_point) * float(y.scale)
     half = float(y.scale) / 2 * (1 + 2.0**-12)  # the scale's rounding, times up to 255 steps
     return low >= found[0] - half and high <= found[1] + half
-
-
-def _reads_codes(node: ir.Node, value: ir.Value, selection: Selection) -> bool:
-    return node in selection.quantized and value in selection.operands(node)
 
 
 def _become_output(graph: ir.Graph, old: ir.Value, new: ir.Value, names: g.Names) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import midge.core.ops  # noqa: F401  fills OPS
+from midge.convert.elementwise import BINARY, UNARY
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_float_layers import LAYERS_F32
 from midge.convert.lower_general import INTEGER
@@ -16,7 +17,6 @@ from midge.convert.lower_moves import MOVES
 from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_real import FLOAT
-from midge.convert.lower_tables import BINARY, UNARY
 from midge.core.opspec import OPS
 from midge.quant.rules import RULES, Kind, rule_of
 
@@ -33,6 +33,10 @@ HOW = {
 }
 # Operators that the passes rewrite before there is C to write.
 REWRITTEN = {"ConvTranspose": "as Conv", "BatchNormalization": "folded, or as Conv"}
+# Operators without a form of their own in codes (one_table.py).
+TABLES = dict.fromkeys(UNARY, "table, where one code moves it little") | dict.fromkeys(
+    BINARY, "table, with a constant"
+)
 NONE = ""
 
 PAGE = """# Operators
@@ -88,7 +92,7 @@ def operator_table() -> list[OperatorRow]:
     rows = []
     for name in sorted(names):
         rule = rule_of(name)
-        how = HOW.get(rule.kind) or REWRITTEN.get(name, NONE)
+        how = HOW.get(rule.kind) or REWRITTEN.get(name) or TABLES.get(name, NONE)
         rows.append(
             OperatorRow(
                 op_type=name,
@@ -103,7 +107,7 @@ def operator_table() -> list[OperatorRow]:
 
 
 INT8: dict[str, str] = {
-    **dict.fromkeys(BINARY, "table, with a constant"),
+    **dict.fromkeys(BINARY, TABLES["Div"]),
     **dict.fromkeys(UNARY, "table"),
     **dict.fromkeys((*LAYERS, *PAIRS, *POOLS), "step"),
     **dict.fromkeys(MOVES, "codes move"),

@@ -12,6 +12,7 @@ from midge.convert.activation_params import (
     flat_softmaxes,
     params_from_ranges,
     tensors_to_observe,
+    unfit_tables,
     wide_concats,
 )
 from midge.convert.blame import blames_source
@@ -125,7 +126,7 @@ def quantize_file(
     before, lines = nodes_by_name(model), notices(model)
     records = canonicalize(model)
     refused, not_found = refused_by_user(model, before, options)
-    selection = select(model, refused=refused)
+    selection = select(model, refused=refused, join_tables=True)
     if not selection.quantized:
         lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
     log = _SampleLog(samples)
@@ -141,6 +142,7 @@ def quantize_file(
         io_type=options.io_type,
         activation_type=options.activation_type,
         refused=refused,
+        join_tables=True,
         drop_dead_channels=options.dead_channels,
     )
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
@@ -191,11 +193,12 @@ def choose_params(
         refused: nodes that stay in float already -> why.
         dtype: of activations.
     """
-    no = dict(refused) | flat_softmaxes(select(model, refused=refused), ranges)
+    whole = select(model, refused=refused, join_tables=True)
+    no = dict(refused) | flat_softmaxes(whole, ranges)
     while True:
-        selection = select(model, refused=no)
+        selection = select(model, refused=no, join_tables=True)
         params = params_from_ranges(selection, ranges, dtype)
-        more = wide_concats(selection, params)
+        more = wide_concats(selection, params) | unfit_tables(selection, params, ranges)
         if not more:
             return params, no
         no |= more

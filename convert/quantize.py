@@ -49,6 +49,7 @@ def quantize_graph(
     nodes_to_exclude: Iterable[str] = (),
     op_types_to_quantize: Iterable[str] | None = None,
     refused: Mapping[str, str] | None = None,
+    join_tables: bool = False,
     drop_dead_channels: bool = False,
 ) -> QuantizedGraph:
     """Quantize a graph; the one given is left as it is.
@@ -66,6 +67,7 @@ def quantize_graph(
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         refused: further nodes that stay in float -> why.
+        join_tables: compute functions of one tensor by one table each, whatever their nodes.
         drop_dead_channels: leave out channels that change no bit of the outputs.
 
     Raises:
@@ -80,6 +82,7 @@ def quantize_graph(
             nodes_to_exclude=nodes_to_exclude,
             op_types_to_quantize=op_types_to_quantize,
             refused=no,
+            join_tables=join_tables,
         )
         full = complete_params(selection, given)
         codes = layer_codes(selection, full, layers or {}, per_channel)
@@ -166,9 +169,11 @@ def _coverage(
     selection: Selection, params: Mapping[str, QuantParams], codes: Mapping[ir.Node, WeightCodes]
 ) -> list[Coverage]:
     records = []
-    for node in (*selection.quantized, *selection.fused, *selection.kept):
+    for node in (*selection.quantized, *selection.inner, *selection.fused, *selection.kept):
         if node in selection.kept:
             state, reason = "float", selection.kept[node]
+        elif node in selection.inner:
+            state, reason = "quantized", f"in the table of {g.label(selection.inner[node])}"
         elif node in selection.fused:
             layer = g.label(selection.fused[node])
             gone = is_redundant(node, params[g.name_of(node.outputs[0])])

@@ -7,7 +7,8 @@
    that stay in float, two conversions would only cost accuracy.
 4. Operators that move codes are quantized where their input is, which changes no value, or where
    what they feed is.
-5. Relu or Clip behind a quantized layer that nothing else reads becomes that layer's saturation.
+5. A function of one tensor in several nodes is one table (one_table.py).
+6. Relu or Clip behind a quantized layer that nothing else reads becomes that layer's saturation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,12 +18,14 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.one_table import OneTable, find_tables
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.passes.fold_pads import pad_value
 from midge.core.errors import InputError, did_you_mean
 from midge.quant.rules import Kind, Rule, rule_of
 
 FUSABLE = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE)
+TABLE = Rule(Kind.TABLE)  # of the nodes of a function of one tensor
 
 
 @dataclass(slots=True)
@@ -33,11 +36,25 @@ class Selection:
         quantized: node -> its rule, in graph order; fused nodes are not among them.
         fused: Relu or Clip -> the quantized node whose saturation it becomes.
         kept: node -> why it stays in float.
+        tables: last node of a function of one tensor -> the function; it is among `quantized`.
+        inner: node within such a function -> its last node.
     """
 
     quantized: dict[ir.Node, Rule] = field(default_factory=dict)
     fused: dict[ir.Node, ir.Node] = field(default_factory=dict)
     kept: dict[ir.Node, str] = field(default_factory=dict)
+    tables: dict[ir.Node, OneTable] = field(default_factory=dict)
+    inner: dict[ir.Node, ir.Node] = field(default_factory=dict)
+
+    def add(self, node: ir.Node, rule: Rule, table: OneTable | None = None) -> None:
+        """Quantize a node by a rule, or as part of a table."""
+        end = node if table is None else table.nodes[-1]
+        if node is not end:
+            self.inner[node] = end
+            return
+        self.quantized[node] = rule
+        if table is not None:
+            self.tables[node] = table
 
     def carrier(self, node: ir.Node) -> ir.Value:
         """Return the tensor that holds a node's quantized result: its Relu's where it has one."""
@@ -46,7 +63,14 @@ class Selection:
 
     def operands(self, node: ir.Node) -> list[ir.Value]:
         """Return the activations that a quantized node reads as codes, constants among them."""
+        if node in self.tables:
+            return [self.tables[node].source]
         return operands_of(node, self.quantized[node])
+
+    def reads_codes(self, node: ir.Node, value: ir.Value) -> bool:
+        """Tell whether a node reads an activation as codes."""
+        end = self.inner.get(node, node)
+        return end in self.quantized and value in self.operands(end)
 
     def is_quantized(self, value: ir.Value) -> bool:
         """Tell whether the value is computed in codes."""
@@ -80,6 +104,7 @@ def select(
     nodes_to_exclude: Iterable[str] = (),
     op_types_to_quantize: Iterable[str] | None = None,
     refused: Mapping[str, str] | None = None,
+    join_tables: bool = False,
 ) -> Selection:
     """Choose what is quantized.
 
@@ -88,15 +113,25 @@ def select(
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         refused: further nodes that stay in float -> why.
+        join_tables: compute functions of one tensor by one table each, whatever their nodes.
 
     Raises:
         InputError: a name or an operator occurs nowhere in the model.
     """
     why = dict.fromkeys(nodes_to_exclude, "excluded by the user") | dict(refused or {})
     selection, waiting = Selection(), []
+
+    def may_join(node: ir.Node) -> bool:
+        wanted = op_types_to_quantize is None or node.op_type in op_types_to_quantize
+        return wanted and g.label(node) not in why
+
+    tables = find_tables(model.graph, may_join) if join_tables else {}
+    ends = {node: end for end, table in tables.items() for node in table.nodes}
     for node in model.graph:
-        rule = rule_of(node.op_type)
-        reason = why.get(g.label(node)) or _obstacle(node, rule, op_types_to_quantize)
+        table = tables.get(ends.get(node, node))
+        rule = rule_of(node.op_type) if table is None else TABLE
+        given = operands_of(node, rule) if table is None else [table.source]
+        reason = why.get(g.label(node)) or _obstacle(node, rule, given, op_types_to_quantize)
         if reason:
             selection.kept[node] = reason
         elif rule.kind == Kind.ACCUMULATE:
@@ -105,12 +140,10 @@ def select(
             layer = node.inputs[0].producer() if node.inputs[0] is not None else None
             assert layer is not None
             selection.fused[node] = layer
-        elif any(selection.is_quantized(v) for v in operands_of(node, rule)):
-            selection.quantized[node] = rule
-        elif rule.kind == Kind.SAME_SCALE:
+        elif rule.kind == Kind.SAME_SCALE and not any(map(selection.is_quantized, given)):
             waiting.append(node)
-        elif any(_from_input(v, waiting) for v in operands_of(node, rule)):
-            selection.quantized[node] = rule
+        elif any(selection.is_quantized(v) or _from_input(v, waiting) for v in given):
+            selection.add(node, rule, table)
         else:
             selection.kept[node] = "every input of it is in float"
     _settle(waiting, selection)
@@ -143,7 +176,9 @@ def check_names(
             )
 
 
-def _obstacle(node: ir.Node, rule: Rule, op_types: Iterable[str] | None) -> str:
+def _obstacle(
+    node: ir.Node, rule: Rule, operands: list[ir.Value], op_types: Iterable[str] | None
+) -> str:
     """Return why a node cannot be quantized, or nothing."""
     if node.domain not in ("", "ai.onnx"):
         return f"midge has no 8-bit form of {g.operator(node)}"
@@ -151,14 +186,13 @@ def _obstacle(node: ir.Node, rule: Rule, op_types: Iterable[str] | None) -> str:
         return "not among --op-types-to-quantize"
     if rule.kind == Kind.FLOAT:
         return rule.reason
-    operands = operands_of(node, rule)
     odd = next((v for v in operands if not g.is_float(v)), None)
     if odd is not None:
         return f"its input {odd.name!r} is not float32"
     if not operands or all(g.is_constant(v) for v in operands):
         return "it depends on constants only"
     special = SPECIAL.get(node.op_type)
-    return special(node) if special is not None else ""
+    return special(node) if special is not None and rule is not TABLE else ""
 
 
 def _fuses(node: ir.Node, selection: Selection) -> bool:

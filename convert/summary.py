@@ -216,7 +216,7 @@ def _fates(model: ir.Model) -> dict[str, tuple[str, str]]:
     """Return what `midge quantize` would make of every node of a float model."""
     clone = model.clone()
     fates = {r.node: (r.state, r.reason) for r in canonicalize(clone) if r.state == "folded"}
-    choice = select(clone)
+    choice = select(clone, join_tables=True)
     fates |= {g.label(n): ("int8", rule.kind.value) for n, rule in choice.quantized.items()}
     fates |= {g.label(n): ("int8", f"saturation of {g.label(t)}") for n, t in choice.fused.items()}
     fates |= {g.label(n): ("float", reason) for n, reason in choice.kept.items()}

@@ -13,7 +13,7 @@ def test_the_operators_are_listed(midge):
 def test_the_operators_are_listed_as_json(midge_json):
     rows = {row["op_type"]: row for row in midge_json("inspect", "--ops")["operators"]}
     assert rows["Sigmoid"]["int8"] == "table"
-    assert rows["Exp"]["reason"] == "its range is too wide for 8 bits"
+    assert rows["LpNormalization"]["reason"] == "it normalizes in float"
 
 
 def test_a_model_beside_ops_is_refused(midge):

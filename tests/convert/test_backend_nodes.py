@@ -60,6 +60,8 @@ def test_canonical_models_compute_what_the_given_ones_do(cases, tmp_path):
         assert got is not None, case.name
         for a, b in zip(want, got, strict=True):
             assert (a.shape, a.dtype) == (b.shape, b.dtype), case.name
+            if a.dtype == np.float32:  # ORT masks logits with the smallest number, ONNX with -inf
+                a, b = (np.maximum(v, np.finfo(np.float32).min) for v in (a, b))
             if a.dtype.kind in "fiub":
                 np.testing.assert_allclose(b, a, err_msg=case.name, **TOLERANCE)
         compared += 1

@@ -1,4 +1,4 @@
-"""Records of Add and Mul, whose two operands have scales of their own."""
+"""Records of Add, Mul and MatMul, whose two operands have scales of their own."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from midge.convert.emit_add import code_offset, find_form
 from midge.convert.emit_broadcast import BINARY_AXES, broadcast_axes
 from midge.convert.emit_step import Record, Step, Words, bits, map_rows, record, word
-from midge.convert.plan import Add, Mul, Requantization
+from midge.convert.plan import Add, MatMul, Mul, Requantization
 from midge.quant import arithmetic
 
 Array = npt.NDArray[Any]
@@ -78,6 +78,37 @@ def mul_records(step: Step) -> list[Record]:
     words |= {f"MIDGE_MUL_A_PITCH + {i}": pitch for i, (_, pitch, _) in enumerate(axes[:-1])}
     words |= {f"MIDGE_MUL_B_PITCH + {i}": pitch for i, (_, _, pitch) in enumerate(axes[:-1])}
     return [record(step, "midge_mul_s8", words)]
+
+
+def matmul_records(step: Step) -> list[Record]:
+    """Return the record of a product of two activations."""
+    p = step.op.params
+    assert isinstance(p, MatMul)
+    check_multipliers(step, p.requantization.m)
+    a, b, y = (
+        _pitches(tensor.shape, order)
+        for tensor, order in zip((*step.x, step.y), (p.a_order, p.b_order, p.y_order), strict=True)
+    )
+    batch, rows, columns = (step.y.shape[axis] for axis in p.y_order)
+    header = np.zeros(11, np.uint32)
+    header[0] = np.float32(p.requantization.m[0]).view(np.uint32)
+    header[1] = _packed(p.a_zero_point, p.requantization)
+    header[2] = p.b_zero_point & 0xFFFFFFFF
+    header[3:] = [*a, *b, *y[:2]]
+    words: Words = {
+        "MIDGE_OP_DATA": step.data.append(f"{step.op.name}: product", header),
+        "MIDGE_MATMUL_S8_B": step.x_at[1],
+        "MIDGE_MATMUL_S8_ROWS": rows,
+        "MIDGE_MATMUL_S8_DEPTH": step.x[0].shape[p.a_order[2]],
+        "MIDGE_MATMUL_S8_COLUMNS": columns,
+    }
+    return [record(step, "midge_matmul_s8", words, batch)]
+
+
+def _pitches(shape: tuple[int, ...], order: tuple[int, int, int]) -> list[int]:
+    """Return the bytes between neighbours along each of three axes, 0 for a batch of 1."""
+    pitches = [int(np.prod(shape[axis + 1 :])) for axis in order]
+    return [0 if shape[order[0]] == 1 else pitches[0], *pitches[1:]]
 
 
 def _packed(x_zero_point: int, r: Requantization) -> int:

@@ -25,7 +25,7 @@ from midge.convert.emit_moves import (
     slice_records,
     transpose_records,
 )
-from midge.convert.emit_pairs import add_records, check_multipliers, mul_records
+from midge.convert.emit_pairs import add_records, check_multipliers, matmul_records, mul_records
 from midge.convert.emit_step import (
     Record,
     Step,
@@ -46,6 +46,7 @@ from midge.convert.plan import (
     Dequantize,
     FlipSign,
     FullyConnected,
+    MatMul,
     Mul,
     Pad,
     Plan,
@@ -235,6 +236,7 @@ RECORDS: dict[type, Callable[[Step], list[Record]]] = {
     Dequantize: _dequantize,
     FlipSign: _flip_sign,
     FullyConnected: _fully_connected,
+    MatMul: matmul_records,
     Mul: mul_records,
     Pad: pad_records,
     Pool2d: _pool2d,

@@ -20,6 +20,7 @@ from midge.convert.plan import (
     Dequantize,
     FlipSign,
     FullyConnected,
+    MatMul,
     Mul,
     Pad,
     PlanTensor,
@@ -165,6 +166,19 @@ def mul(p: Mul, o: Operands) -> Array:
     return _requantize(A * B, p.requantization).reshape(-1, *o.y.shape)
 
 
+def matmul(p: MatMul, o: Operands) -> Array:
+    """Multiply two activations, exactly in float64, then R1."""
+    A, B = (
+        x.transpose(0, *(1 + axis for axis in order)).astype(np.float64) - zero_point
+        for x, order, zero_point in zip(
+            o.x, (p.a_order, p.b_order), (p.a_zero_point, p.b_zero_point), strict=True
+        )
+    )
+    codes = _requantize((A @ B).astype(np.int32), p.requantization)
+    stored: Array = np.argsort(p.y_order)
+    return codes.transpose(0, *(1 + stored)).reshape(-1, *o.y.shape)
+
+
 def constant(p: Constant, o: Operands) -> Array:
     """Return the constant once; the executor repeats it for every sample."""
     return p.value.reshape(1, *o.y.shape)
@@ -260,6 +274,7 @@ KERNELS: dict[type, Callable[[Any, Operands], Array]] = {
     Dequantize: dequantize,
     FlipSign: flip_sign,
     FullyConnected: fully_connected,
+    MatMul: matmul,
     Mul: mul,
     Pad: pad,
     Pool2d: pool2d,

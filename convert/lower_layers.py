@@ -1,4 +1,4 @@
-"""Lowers Conv, Gemm and MatMul: integer steps with 8-bit weights."""
+"""Lowers Conv, Gemm and MatMul: integer steps with 8-bit weights, or of two activations."""
 
 from collections.abc import Callable
 from math import prod
@@ -10,6 +10,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.layout import Layout
+from midge.convert.lower_matmul import multiplies_codes, product
 from midge.convert.lower_params import (
     Weight,
     any_weight,
@@ -94,6 +95,8 @@ def gemm(low: "Lowering", node: ir.Node, target: Target) -> Stored:
 
 def matmul(low: "Lowering", node: ir.Node, target: Target, B: ir.Value | None = None) -> Stored:
     """Lower a MatMul by a constant matrix; B is the constant that an Add behind it adds."""
+    if B is None and multiplies_codes(low, node):
+        return product(low, node, target)
     if g.rank(node.inputs[1]) != 2:
         raise fail(node, "its second operand is no constant matrix", "leave it in float")
     return _fully_connected(low, node, any_weight(node, axis=1), 1, B, target)

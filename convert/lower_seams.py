@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.lower_layers import LAYERS
+from midge.convert.lower_matmul import multiplies_codes
 from midge.convert.lower_moves import moves_codes
 from midge.convert.lower_pairs import pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
@@ -37,6 +38,8 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
         return True
     if g.is_op(node, "Add", "Mul"):
         return pairs_codes(low, node) or (node.op_type == "Add" and _adds_bias(low, node))
+    if g.is_op(node, "MatMul") and multiplies_codes(low, node):
+        return True
     if g.is_op(node, *LAYERS):
         return _is_natural(low, source) and dequantizes_constant(node.inputs[1]) is not None
     return g.is_op(node, *POOLS) and _is_natural(low, source)

@@ -148,6 +148,27 @@ class Mul:
 
 
 @dataclass(frozen=True, slots=True)
+class MatMul:
+    """Y [batch, M, N] = A [batch or 1, M, K] times B [batch or 1, K, N], two activations.
+
+    Args:
+        a_zero_point: of the first input, int8.
+        b_zero_point: of the second input, int8.
+        requantization: of the output, with one multiplier.
+        a_order: axis i of A is stored axis a_order[i].
+        b_order: the same of B.
+        y_order: the same of Y.
+    """
+
+    a_zero_point: int
+    b_zero_point: int
+    requantization: Requantization
+    a_order: tuple[int, int, int]
+    b_order: tuple[int, int, int]
+    y_order: tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Constant:
     """Copies int8 codes into the arena, for steps that read activations only."""
 
@@ -250,6 +271,7 @@ Params = (
     | FullyConnected
     | Add
     | Constant
+    | MatMul
     | Mul
     | Pool2d
     | Softmax

@@ -150,6 +150,24 @@ enum {
     MIDGE_MUL_DATA_WORDS = 4
 };
 
+/* midge_matmul_s8: Y [batch, rows, columns] = A [batch, rows, depth] times B [batch, depth,
+ * columns], a strip is some of the batch. Data: the words below; pitches are bytes between
+ * neighbours along batch, rows and columns of each (of Y: batch and rows), 0 to repeat. */
+enum {
+    MIDGE_MATMUL_S8_B = 4, /* arena offset of the second input */
+    MIDGE_MATMUL_S8_ROWS = 5,
+    MIDGE_MATMUL_S8_DEPTH = 6,
+    MIDGE_MATMUL_S8_COLUMNS = 7,
+};
+enum {
+    MIDGE_MATMUL_S8_MULTIPLIER = 0, /* float32 bits */
+    MIDGE_MATMUL_S8_CODES = 1,
+    MIDGE_MATMUL_S8_B_ZERO_POINT = 2, /* two's complement */
+    MIDGE_MATMUL_S8_A_PITCH = 3,      /* 3 words */
+    MIDGE_MATMUL_S8_B_PITCH = 6,      /* 3 words */
+    MIDGE_MATMUL_S8_Y_PITCH = 9,      /* 2 words */
+};
+
 /* midge_softmax_s8 over the last axis of X [rows, depth]. Data: uint32 table [ENTRIES]; the
  * other entries, up to 256, are 0. */
 enum {
@@ -257,6 +275,7 @@ void midge_flip_sign(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_c4n16_s8(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_s8(const midge_strip *strip, const midge_op *op);
 void midge_interleave(const midge_strip *strip, const midge_op *op);
+void midge_matmul_s8(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8(const midge_strip *strip, const midge_op *op);
 void midge_mul_s8(const midge_strip *strip, const midge_op *op);
 void midge_pad(const midge_strip *strip, const midge_op *op);

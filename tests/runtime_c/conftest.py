@@ -16,6 +16,7 @@ from midge.convert.plan import (
     Dequantize,
     FlipSign,
     FullyConnected,
+    MatMul,
     Mul,
     Pad,
     Plan,
@@ -94,6 +95,14 @@ class Reference:
         return Reference.requantize(acc, p.requantization)
 
     @staticmethod
+    def matmul(p, a, b):
+        a, b = a.transpose(p.a_order).astype(int), b.transpose(p.b_order).astype(int)
+        y = Reference.requantize((a - p.a_zero_point) @ (b - p.b_zero_point), p.requantization)
+        stored = np.empty([y.shape[p.y_order.index(axis)] for axis in range(3)], np.int8)
+        stored.transpose(p.y_order)[:] = y
+        return stored
+
+    @staticmethod
     def pool2d(p, x):
         N, H, W, C = x.shape
         t, left, b, r = p.pads
@@ -125,6 +134,8 @@ class Reference:
             return Reference.add(p, *x)
         if isinstance(p, Mul):
             return Reference.mul(p, *x)
+        if isinstance(p, MatMul):
+            return Reference.matmul(p, *x)
         if isinstance(p, Pool2d):
             return Reference.pool2d(p, x[0])
         if isinstance(p, Table):
@@ -239,6 +250,17 @@ class Network:
         params = Mul(*zero_points, r, codes.pop()[0] if constant else None)
         self.op(params, *codes)
 
+    def matmul(self, a, b, y_order=(0, 1, 2), a_order=(0, 1, 2), b_order=(0, 1, 2)):
+        """Append a MatMul of [batch, rows, depth] and [batch, depth, columns], stored in orders."""
+        zero_points = [int(z) for z in self.rng.integers(-128, 128, 2)]
+        r = self.requantization(1, 37 * a[2], per_channel=False)
+        params = MatMul(*zero_points, r, a_order, b_order, y_order)
+        shapes = [
+            [shape[order.index(axis)] for axis in range(3)]
+            for shape, order in ((a, a_order), (b, b_order))
+        ]
+        self.op(params, *(self.codes(*shape) for shape in shapes))
+
     def pool(self, shape, kernel, stride, pads, kind, count_include_pad=False):
         """Append a Pool2d."""
         x_scale, y_scale = self.rng.uniform(0.01, 0.03, 2).astype(f32)
@@ -284,6 +306,16 @@ def add_convolutions(net):
     net.matrix(1, 900, 5)
     net.matrix(4, 33, 10, low=-20, high=31)
     net.matrix(2, 20, 6, per_channel=False)
+
+
+def add_products(net):
+    for columns in range(1, 18):
+        net.matmul((1, 3, columns % 5 + 1), (1, columns % 5 + 1, columns))
+    for orders in itertools.product(itertools.permutations(range(3)), repeat=2):
+        net.matmul((2, 3, 5), (2, 5, 11), (1, 0, 2), *orders)
+    net.matmul((4, 6, 9), (1, 9, 8), (0, 1, 2))
+    net.matmul((1, 6, 9), (4, 9, 16), (1, 0, 2))
+    net.matmul((1, 2, 2000), (1, 2000, 3), b_order=(0, 2, 1))
 
 
 def add_elementwise(net):
@@ -376,6 +408,7 @@ def zoo():
     """A Network with every operator in many shapes."""
     net = Network()
     add_convolutions(net)
+    add_products(net)
     add_elementwise(net)
     add_pools(net)
     add_moves(net)

@@ -85,11 +85,10 @@ def matmul_records(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, MatMul)
     check_multipliers(step, p.requantization.m)
-    a, b, y = (
-        _pitches(tensor.shape, order)
-        for tensor, order in zip((*step.x, step.y), (p.a_order, p.b_order, p.y_order), strict=True)
-    )
-    batch, rows, columns = (step.y.shape[axis] for axis in p.y_order)
+    batch, rows, columns = p.sizes
+    stored = tuple(p.sizes[p.y_order.index(axis)] for axis in range(3))
+    a, b = _pitches(step.x[0].shape, p.a_order), _pitches(step.x[1].shape, p.b_order)
+    y = _pitches(stored, p.y_order)
     header = np.zeros(11, np.uint32)
     header[0] = np.float32(p.requantization.m[0]).view(np.uint32)
     header[1] = _packed(p.a_zero_point, p.requantization)

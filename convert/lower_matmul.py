@@ -59,11 +59,10 @@ def product(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     # Heads that lie between the rows of B and their elements lie so in Y.
     turned = prod(shape[:-2]) > 1 and b_order == (1, 0, 2)
     y_order: Order = (1, 0, 2) if turned else (0, 1, 2)
-    sizes = (prod(shape[:-2]), *shape[-2:])
+    sizes = (prod(shape[:-2]), shape[-2], shape[-1])
     outer = tuple(range(len(shape) - 2))
     order = (len(outer), *outer, len(outer) + 1) if turned else tuple(range(len(shape)))
     layout = lay.spelt(shape, lay.permuted(shape, order))
-    storage = [sizes[axis] for axis in np.argsort(y_order)]
     y = low.program.new(target.name, shape, layout, target.params)
     m = arithmetic.multiplier(a.codes.scale, b.codes.scale, target.params.scale)
     params = MatMul(
@@ -73,6 +72,7 @@ def product(low: "Lowering", node: ir.Node, target: Target) -> Stored:
         a_order,
         b_order,
         y_order,
+        sizes,
     )
     inputs = [low.program.view(a, a_storage), low.program.view(b, b_storage)]
     return low.program.op(g.label(node), params, inputs, y, prod(shape) * depth)

@@ -158,6 +158,7 @@ class MatMul:
         a_order: axis i of A is stored axis a_order[i].
         b_order: the same of B.
         y_order: the same of Y.
+        sizes: batch, M and N of Y.
     """
 
     a_zero_point: int
@@ -166,6 +167,7 @@ class MatMul:
     a_order: tuple[int, int, int]
     b_order: tuple[int, int, int]
     y_order: tuple[int, int, int]
+    sizes: tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)

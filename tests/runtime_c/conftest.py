@@ -254,7 +254,7 @@ class Network:
         """Append a MatMul of [batch, rows, depth] and [batch, depth, columns], stored in orders."""
         zero_points = [int(z) for z in self.rng.integers(-128, 128, 2)]
         r = self.requantization(1, 37 * a[2], per_channel=False)
-        params = MatMul(*zero_points, r, a_order, b_order, y_order)
+        params = MatMul(*zero_points, r, a_order, b_order, y_order, (max(a[0], b[0]), a[1], b[2]))
         shapes = [
             [shape[order.index(axis)] for axis in range(3)]
             for shape, order in ((a, a_order), (b, b_order))

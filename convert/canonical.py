@@ -11,6 +11,7 @@ from midge.convert.passes.explicit_pads import ExplicitPads
 from midge.convert.passes.fold_batch_norm import FoldBatchNorm
 from midge.convert.passes.fold_constants import FoldConstants
 from midge.convert.passes.fold_pads import FoldPads
+from midge.convert.passes.fuse_layer_norm import FuseLayerNorm
 from midge.convert.passes.global_pools import GlobalPools
 from midge.convert.passes.infer_shapes import InferShapes
 from midge.convert.passes.merge_moves import MergeMoves
@@ -27,6 +28,7 @@ PASSES: tuple[type[Pass], ...] = (
     InferShapes,
     MergeMoves,
     ExplicitPads,
+    FuseLayerNorm,
     GlobalPools,
     FoldPads,
     CanonicalGemm,

@@ -5,6 +5,7 @@ this order of preference:
 
 1. Backward into the Conv, ConvTranspose, Gemm or MatMul that makes x, if nothing else reads x:
    W[c] = W[c] a[c], bias[c] = bias[c] a[c] + b[c]. (MatMul has no bias: only where b = 0.)
+   Through a Concat along the channels it goes into all the layers that make its operands, or none.
 2. Forward into every Conv, Gemm or MatMul that reads y, if each takes it exactly:
    W[o, c] = W[o, c] a[c], bias[o] += sum over c of W[o, c] b[c]. A padded Conv or a ConvTranspose
    takes a scale only: padding with 0 behind a shift is not padding with 0 before it.
@@ -94,12 +95,19 @@ def _chain(node: ir.Node) -> Chain | None:
 def _place(model: ir.Model, chain: Chain, names: g.Names, result: PassResult) -> None:
     affine = chain.affine
     layer = affine.source.producer()
-    why = _not_backward(chain, layer)
-    if not why and layer is not None:
-        scale_outputs(model, layer, affine.a, names)
-        add_bias(model, layer, affine.b, names)
-        _finish(chain, affine.source, result, f"into {g.label(layer)}")
+    parts = _parts(affine)
+    reader = layer if len(parts) > 1 else chain.nodes[0]
+    reasons = [why for part in parts if (why := _not_backward(part, reader))]
+    if len(parts) > 1 and g.sole_consumer(affine.source) is not chain.nodes[0]:
+        reasons.append("the Concat has another consumer")
+    if not reasons:
+        makers = [maker for part in parts if (maker := part.source.producer()) is not None]
+        for part, maker in zip(parts, makers, strict=True):
+            scale_outputs(model, maker, part.a, names)
+            add_bias(model, maker, part.b, names)
+        _finish(chain, affine.source, result, f"into {', '.join(map(g.label, makers))}")
         return
+    why = reasons[0]
     readers = [u.node for u in chain.output.uses()]
     why_forward = _not_forward(chain)
     if not why_forward:
@@ -119,6 +127,22 @@ def _place(model: ir.Model, chain: Chain, names: g.Names, result: PassResult) ->
         for node in chain.nodes:
             _respell(model, node, names, result)
             result.kept(node, reason)
+
+
+def _parts(affine: Affine) -> list[Affine]:
+    """Return what each operand of a Concat along the channels gets, else the affine alone."""
+    concat = affine.source.producer()
+    if concat is None or not g.is_op(concat, "Concat"):
+        return [affine]
+    sizes = [g.dims(value) for value in concat.inputs]
+    axis = g.attribute(concat, "axis") % (g.rank(affine.source) or 1)
+    if axis != 1 or any(size is None or size[1] is None for size in sizes):
+        return [affine]
+    cuts = np.cumsum([size[1] for size in sizes if size is not None and size[1] is not None])
+    channels = (int(cuts[-1]),)
+    a, b = (np.broadcast_to(v, channels) for v in (affine.a, affine.b))
+    pieces = zip(concat.inputs, np.split(a, cuts[:-1]), np.split(b, cuts[:-1]), strict=True)
+    return [Affine(value, 1, *part) for value, *part in pieces if value is not None]
 
 
 def _respell(model: ir.Model, node: ir.Node, names: g.Names, result: PassResult) -> None:
@@ -150,13 +174,19 @@ def _wants_conv(chain: Chain, layer: ir.Node | None, readers: list[ir.Node]) -> 
     return size in (2, 3, 4) if is_norm else chain.affine.axis == 1 and size in (3, 4) and near
 
 
-def _not_backward(chain: Chain, layer: ir.Node | None) -> str:
-    """Return why the chain cannot go into the node that makes its input, or nothing."""
-    source = chain.affine.source
+def _not_backward(affine: Affine, reader: ir.Node | None) -> str:
+    """Return why an affine cannot go into the node that makes its source, or nothing.
+
+    Args:
+        affine: of the source.
+        reader: the one node that may read the source.
+    """
+    source = affine.source
+    layer = source.producer()
     if layer is None or not g.is_op(layer, *LAYERS):
         return "no layer comes right before"
     name = g.label(layer)
-    if g.sole_consumer(source) is not chain.nodes[0]:
+    if g.sole_consumer(source) is not reader:
         return f"{name} has another consumer"
     if not g.is_constant(layer.inputs[1]):
         return f"the weight of {name} is no constant"
@@ -164,9 +194,9 @@ def _not_backward(chain: Chain, layer: ir.Node | None) -> str:
         return f"the bias of {name} is no constant"
     size = g.rank(source)
     channels = 1 if layer.op_type != "MatMul" else (size or 0) - 1
-    if chain.affine.axis not in (None, channels):
+    if affine.axis not in (None, channels):
         return f"it varies along another axis than the channels of {name}"
-    if layer.op_type == "MatMul" and chain.affine.b.any():
+    if layer.op_type == "MatMul" and affine.b.any():
         return f"{name} (MatMul) has no bias"
     return ""
 

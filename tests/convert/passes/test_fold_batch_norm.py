@@ -317,3 +317,41 @@ def test_any_chain_before_or_behind_any_layer_computes_the_same(build, agree, st
     FoldBatchNorm()(model)
     assert [n.op_type for n in model.graph] == ["Conv" if layer == "conv" else "Gemm", "Relu"]
     agree(original, model)
+
+
+CONCAT = """(float[1,3,6,6] x) => (float[1,7,4,4] y) {
+    a = Conv(x, v) b = Conv(x, w) c = Concat<axis=1>(a, b) n = BatchNormalization(c, s, t, m, z)
+    y = Relu(n) }"""
+
+
+def parameters(channels):
+    given = np.random.default_rng(6)
+    spread = given.uniform(0.5, 2, channels)
+    named = {"s": given.normal(size=channels), "t": given.normal(size=channels)}
+    named |= {"m": given.normal(size=channels), "z": spread}
+    named |= {"v": given.normal(size=(4, 3, 3, 3)), "w": given.normal(size=(3, 3, 3, 3))}
+    return {name: array.astype(np.float32) for name, array in named.items()}
+
+
+def test_behind_a_concat_it_goes_into_every_layer_before(build, apply, ops):
+    model = build(CONCAT, **parameters(7))
+    result = apply(FoldBatchNorm, model)
+    assert ops(model) == ["Conv", "Conv", "Concat", "Relu"]
+    assert [r.reason for r in result.records] == ["into conv0, conv1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("b = Conv(x, w)", "k = Conv(x, w) b = Relu(k)"), "no layer comes right before"),
+        (("y = Relu(n)", "k = Slice(c, r, e, i) y = Concat<axis=1>(n, k)"), "another consumer"),
+    ],
+)
+def test_behind_a_concat_it_goes_into_all_layers_or_none(build, apply, ops, change, reason):
+    more = (
+        {"r": np.array([0]), "e": np.array([2]), "i": np.array([1])} if "Slice" in change[1] else {}
+    )
+    text = CONCAT.replace(*change)
+    text = text.replace("[1,7,4,4] y", "[1,9,4,4] y") if more else text
+    result = apply(FoldBatchNorm, build(text, **parameters(7), **more))
+    assert reason in result.records[0].reason

@@ -47,12 +47,14 @@ class Program:
         ops: as in Plan.
         buffer_bytes: as in Plan; every buffer is written once.
         named: tensors that carry the name of a quantized tensor of the file.
+        reordered: what was brought into another storage order already.
     """
 
     tensors: list[PlanTensor] = field(default_factory=list)
     ops: list[PlanOp] = field(default_factory=list)
     buffer_bytes: list[int] = field(default_factory=list)
     named: set[int] = field(default_factory=set)
+    reordered: dict[tuple[Stored, Layout], Stored] = field(default_factory=dict)
 
     def new(
         self,
@@ -144,9 +146,15 @@ class Program:
         return output
 
     def reorder(self, stored: Stored, target: Layout, name: str) -> Stored:
-        """Return the tensor in another storage order, by a Transpose where bytes must move."""
+        """Return the tensor in another storage order, by a Transpose where bytes must move.
+
+        Whoever asks for the same order again gets the same tensor.
+        """
         if stored.layout.canonical() == target.canonical():
             return stored
+        known = self.reordered.get((stored, target))
+        if known is not None:
+            return known
         step = lay.permutation(stored.layout, target)
         if step is None:  # no common digits: through the file's own order, which any digits fit
             stored = self.reorder(stored, lay.identity((prod(stored.shape),)), name)
@@ -163,7 +171,9 @@ class Program:
         tensor = self.tensors[output.tensor]
         self.tensors[output.tensor] = replace(tensor, layout=(), file_params=None, file_shape=())
         inputs = [self.view(stored, shape)]
-        return self.op(f"{tensor.name}", Transpose(perm), inputs, output)
+        made = self.op(f"{tensor.name}", Transpose(perm), inputs, output)
+        self.reordered[stored, target] = made
+        return made
 
     def plan(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], notices: Sequence[str]

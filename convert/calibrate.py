@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.onnx_out import to_proto
+from midge.convert.large_models import Message, message
 from midge.convert.ort import make_session, run
 from midge.core.errors import InputError, ToolError, did_you_mean
 from midge.quant.histogram import (
@@ -117,12 +117,13 @@ def activations(model: ir.Model) -> dict[str, ir.Value]:
     return {g.name_of(v): v for v in values if g.is_float(v) and not g.is_constant(v)}
 
 
-def expose(model: ir.Model, names: list[str]) -> onnx.ModelProto:
+def expose(model: ir.Model, names: list[str]) -> Message:
     """Return the model with these tensors among its outputs."""
-    proto = to_proto(model)
+    made = message(model)
+    proto = made.proto
     present = {o.name for o in proto.graph.output}
     for name in names:
         if name not in present:
             info = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
             proto.graph.output.append(info)
-    return proto
+    return made

@@ -1,7 +1,7 @@
 """How large the activations of a model are, told before any is allocated."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import onnx
 import onnx.helper
@@ -14,7 +14,7 @@ MAX_TOTAL_BYTES = 1 << 31  # of all: calibration holds them at once
 SMALL = 64  # elements of an initializer that may be a shape
 
 
-def check_extents(proto: onnx.ModelProto, where: str) -> None:
+def check_extents(proto: onnx.ModelProto, where: str, weights: Container[str] = ()) -> None:
     """Refuse activations too large to be computed anywhere near a small device.
 
     Leading dimensions that are unknown count as 1, as in calibration.
@@ -22,14 +22,15 @@ def check_extents(proto: onnx.ModelProto, where: str) -> None:
     Args:
         proto: valid.
         where: the file, for the message.
+        weights: inputs that stand for initializers (large_models.py).
 
     Raises:
         InputError: naming the largest tensor.
     """
     sizes: dict[str, tuple[int, list[int]]] = {}
-    _measure(proto.graph.input, sizes)
+    _measure((i for i in proto.graph.input if i.name not in weights), sizes)
     _refuse_large(sizes, where)  # the inference below computes with these
-    graph = _with_one_sample(proto.graph)
+    graph = _with_one_sample(proto.graph, weights)
     light = onnx.ModelProto(
         ir_version=proto.ir_version, opset_import=proto.opset_import, graph=graph
     )
@@ -41,7 +42,7 @@ def check_extents(proto: onnx.ModelProto, where: str) -> None:
     _refuse_large(sizes, where)
 
 
-def _with_one_sample(graph: onnx.GraphProto) -> onnx.GraphProto:
+def _with_one_sample(graph: onnx.GraphProto, weights: Container[str]) -> onnx.GraphProto:
     """Return the graph for one sample, without its large initializers but with their shapes."""
     large = [t for t in graph.initializer if math.prod(t.dims) > SMALL]
     light = onnx.GraphProto(
@@ -51,7 +52,7 @@ def _with_one_sample(graph: onnx.GraphProto) -> onnx.GraphProto:
         output=[onnx.ValueInfoProto(name=v.name) for v in graph.output],
         initializer=[t for t in graph.initializer if math.prod(t.dims) <= SMALL],
     )
-    for value in light.input:
+    for value in (i for i in light.input if i.name not in weights):
         for dim in value.type.tensor_type.shape.dim[:1]:
             dim.dim_value = max(dim.dim_value, 1)
     light.input.extend(

@@ -17,6 +17,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.large_models import check_external, put_back, set_aside
 from midge.convert.onnx_check import check_message, check_operators, check_text
 from midge.convert.onnx_extents import check_extents
 from midge.convert.onnx_functions import expand_functions
@@ -54,7 +55,7 @@ def read_model(
         InputError: no ONNX model can be had from the file, or it needs `input_shapes`.
     """
     path = Path(path)
-    proto = _parse(path)
+    proto, large = _parse(path)
     check_text(proto, str(path))
     _check_opsets(proto, path)
     check_operators(proto, str(path), DOMAINS)
@@ -69,12 +70,13 @@ def read_model(
     _forget_negative_dims(proto.graph)
     _bind(proto.graph, input_shapes or {}, path)
     bind_values(proto.graph, input_values or {}, path)
-    check_extents(proto, str(path))
+    check_extents(proto, str(path), large)
     proto = _expand_functions(_infer(proto, path), path, lines)
     try:
         model = ir.from_proto(proto)
     except Exception as error:  # of onnx_ir: it wraps errors of any kind
         raise InputError(f"{path}: the model contradicts itself: {one_line(error)}.") from error
+    put_back(model, large, path.parent)
     if not dynamic:
         require_known_dims(model, path)
     model.meta[NOTICES] = lines
@@ -86,7 +88,8 @@ def notices(model: ir.Model) -> list[str]:
     return list(model.meta.get(NOTICES, []))
 
 
-def _parse(path: Path) -> onnx.ModelProto:
+def _parse(path: Path) -> tuple[onnx.ModelProto, dict[str, onnx.TensorProto]]:
+    """Return the message, and the tensors that it is too large with."""
     if not path.exists():
         folder = path.parent if path.parent.is_dir() else Path()
         known = (p.name for p in folder.glob("*.onnx"))
@@ -107,10 +110,12 @@ def _parse(path: Path) -> onnx.ModelProto:
     if not proto.graph.node and not proto.graph.output:
         raise InputError(f"{path} is no ONNX model: {_what_it_is(raw)}.")
     try:
+        large = set_aside(proto)
         onnx.external_data_helper.load_external_data_for_model(proto, str(path.parent))
+        check_external(large.values(), path.parent)
     except Exception as error:
         raise InputError(f"{path}: its external data cannot be read: {one_line(error)}") from error
-    return proto
+    return proto, large
 
 
 def _what_it_is(raw: bytes) -> str:

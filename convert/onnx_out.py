@@ -1,6 +1,7 @@
 """Writing ONNX files: checked, run once, the same bytes every time, and never half a file."""
 
 import os
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ import onnx.checker
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.large_models import Message, message, placed
 from midge.convert.ort import make_session, one_line, run
 from midge.core.errors import InputError, ToolError
 
@@ -22,9 +24,14 @@ PRODUCER = "midge"
 
 def to_proto(model: ir.Model) -> onnx.ModelProto:
     """Return the model as a message, with midge as its producer."""
+    return to_message(model).proto
+
+
+def to_message(model: ir.Model) -> Message:
+    """Return the model as a message, large tensors apart, with midge as its producer."""
     model.producer_name = PRODUCER
     model.producer_version = None
-    return ir.to_proto(model)
+    return message(model)
 
 
 def write_model(
@@ -41,7 +48,11 @@ def write_model(
         ToolError: onnx or ONNX Runtime finds fault with the model.
         InputError: the file cannot be written.
     """
-    write_bytes(Path(path), checked_bytes(model, Path(path), sample))
+    made = to_message(model)
+    if made.weights:
+        _write_large(model, made, Path(path), sample)
+    else:
+        write_bytes(Path(path), checked_bytes(model, Path(path), sample))
 
 
 def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | None = None) -> bytes:
@@ -54,14 +65,49 @@ def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | Non
 
     Raises:
         ToolError: onnx or ONNX Runtime finds fault with the model.
+        InputError: it is larger than one file can be.
     """
+    if to_message(model).weights:
+        raise InputError(f"{path} would be over 2 GB, which no quantized model of midge may be.")
     raw = bytes(to_proto(model).SerializeToString(deterministic=True))
     try:
         onnx.checker.check_model(raw, full_check=True)
     except Exception as error:
-        raise ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}") from error
+        raise _refused(path, error) from error
     run(make_session(raw), sample or example_inputs(model))
     return raw
+
+
+def _refused(path: Path, error: Exception) -> ToolError:
+    return ToolError(f"{path.name}: onnx refuses the model: {one_line(error)}")
+
+
+def _write_large(
+    model: ir.Model, large: Message, path: Path, sample: Mapping[str, Array] | None
+) -> None:
+    """Check, run once and write a model and, beside it, PATH.data."""
+    data = path.with_name(f"{path.name}.data")
+    raw, places = placed(large, data.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            parts = [Path(folder) / p.name for p in (data, path)]
+            with parts[0].open("wb") as file:
+                for offset, array in places:
+                    file.seek(offset)
+                    array.tofile(file)
+            parts[1].write_bytes(raw)
+            try:
+                onnx.checker.check_model(str(parts[1]), full_check=True)
+            except Exception as error:
+                raise ToolError(
+                    f"{path.name}: onnx refuses the model: {one_line(error)}"
+                ) from error
+            run(make_session(parts[1]), sample or example_inputs(model))
+            for part, final in zip(parts, (data, path), strict=True):
+                os.replace(part, final)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def example_inputs(model: ir.Model) -> dict[str, Array]:

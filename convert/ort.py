@@ -9,6 +9,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime as rt
 
+from midge.convert.large_models import Message
 from midge.core.errors import ToolError
 
 Array = npt.NDArray[Any]
@@ -25,7 +26,7 @@ WIDER = {"tensor(int64)": np.int64, "tensor(bool)": np.bool_}  # what int32 stan
 
 
 def make_session(
-    model: onnx.ModelProto | bytes | Path,
+    model: onnx.ModelProto | Message | bytes | Path,
     *,
     level: str = "all",
     threads: int = 0,
@@ -36,7 +37,7 @@ def make_session(
     """Load a model in ONNX Runtime on the CPU.
 
     Args:
-        model: a model, its bytes, or the path of a file (needed for external data).
+        model: a model, its bytes, or the path of a file.
         level: "all", "basic" or "none": graph optimizations.
         threads: of one operator; 0 lets ONNX Runtime choose.
         exact: on x86 without VNNI, use kernels that do not saturate uint8 x int8 products.
@@ -56,10 +57,17 @@ def make_session(
         options.add_session_config_entry("session.qdqisint8allowed", "1")
     if dump is not None:
         options.optimized_model_filepath = str(dump)
+    weights = dict[str, rt.OrtValue]()
+    if isinstance(model, Message):
+        weights = {n: rt.OrtValue.ortvalue_from_numpy(w) for n, w in model.weights.items()}
+        options.add_external_initializers(list(weights), list(weights.values()))
+        model = model.proto
     source = model.SerializeToString() if isinstance(model, onnx.ModelProto) else model
     source = str(source) if isinstance(source, Path) else source
     try:
-        return rt.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = rt.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session.midge_weights = weights  # it reads their memory
+        return session
     except Exception as error:
         raise ToolError(f"ONNX Runtime refuses the model: {one_line(error)}") from error
 

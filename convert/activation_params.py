@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.insert_qdq import constant_params
 from midge.convert.one_table import OneTable, unfit_for_table
 from midge.convert.passes.fold_pads import pad_value
 from midge.convert.select import Selection
@@ -78,25 +79,26 @@ def params_from_ranges(
 
 
 def _make_sums_portable(selection: Selection, params: dict[str, QuantParams]) -> None:
-    """Raise the scale of a sum by a few float32 steps where ONNX Runtime would round it apart.
+    """Raise the scale of an Add or Sub by a few float32 steps where ONNX Runtime rounds it apart.
 
     What has the sum's scale (operators that move codes, members of a Concat) follows.
     """
     for node, rule in selection.quantized.items():
         if rule.kind != Kind.ADD:
             continue
-        given = [params.get(g.name_of(v)) for v in selection.operands(node)]
-        a, b = given if len(given) == 2 else (None, None)
-        if a is None or b is None:
-            continue
         old = params[g.name_of(selection.carrier(node))]
+        a, b = (
+            params[g.name_of(v)] if c is None else constant_params(c, old.dtype)
+            for v in selection.operands(node)
+            for c in [g.constant(v)]
+        )
         if not np.isfinite(add_coefficients(a, b, old)).all():
             raise InputError(
                 f"{g.label(node)}: the ranges of its inputs and its output lie too far apart for "
                 "float32; are the calibration data and the model sound? Leave the node in float "
                 "with --nodes-to-exclude."
             )
-        new = portable_sum_params(a, b, old)
+        new = portable_sum_params(a, b, old, subtract=node.op_type == "Sub")
         if new != old and old not in (a, b):
             params.update({name: new for name, p in params.items() if p == old})
 

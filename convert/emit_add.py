@@ -1,4 +1,4 @@
-"""Finds an integer form of the quantized Add that equals its float32 definition everywhere."""
+"""Finds an integer form of the quantized Add or Sub that equals its definition everywhere."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ def reference(params: Add) -> Array:
     a = np.arange(params.a.qmin, params.a.qmax + 1)[:, None]
     b = np.arange(params.b.qmin, params.b.qmax + 1)[None, :]
     A, B = np.broadcast_arrays(a, b)
-    y = arithmetic.add(A, B, params.a, params.b, params.y)
+    y = arithmetic.add(A, B, params.a, params.b, params.y, subtract=params.subtract)
     return y.astype(np.int64) - code_offset(params.y)
 
 
@@ -54,7 +54,7 @@ def find_form(params: Add) -> AddForm | None:
     intersection is not empty. Factors a few units off the rounded ones are tried too.
     """
     y = reference(params)
-    ra, rb, _ = arithmetic.add_coefficients(params.a, params.b, params.y)
+    ra, rb, _ = arithmetic.add_coefficients(params.a, params.b, params.y, subtract=params.subtract)
     for bits in (32, 64):
         top = _largest_shift(float(ra), float(rb), bits)
         for shift in range(top, max(top - 3, 0), -1):
@@ -70,6 +70,7 @@ def find_form(params: Add) -> AddForm | None:
 def _largest_shift(ra: float, rb: float, bits: int) -> int:
     """Return the largest shift for which factors and sums are likely to fit."""
     # 32 bits hold 128 * (ma + mb) and a constant of about that size; 64 bits have int32 factors.
+    ra, rb = abs(ra), abs(rb)
     room = 2**30 / (256 * (ra + rb) + 512) if bits == 32 else (2**31 - 8) / max(ra, rb)
     return min(int(np.floor(np.log2(room))), 30 if bits == 32 else 40)
 

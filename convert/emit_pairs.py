@@ -1,4 +1,4 @@
-"""Records of Add, Mul and MatMul, whose two operands have scales of their own."""
+"""Records of Add, Sub, Mul and MatMul, whose two operands have scales of their own."""
 
 from typing import Any
 
@@ -22,11 +22,11 @@ def check_multipliers(step: Step, m: Array) -> None:
 
 
 def add_records(step: Step) -> list[Record]:
-    """Return the record of an Add: an integer form where one has the definition's bits."""
+    """Return the record of an Add or Sub: an integer form where one has the definition's bits."""
     p = step.op.params
     assert isinstance(p, Add)
     offset = code_offset(p.y)
-    coefficients = arithmetic.add_coefficients(p.a, p.b, p.y)
+    coefficients = arithmetic.add_coefficients(p.a, p.b, p.y, subtract=p.subtract)
     rows, elements = map_rows(step)
     words: Words = {
         "MIDGE_ADD_B": step.x_at[1],

@@ -144,16 +144,17 @@ def fully_connected(p: FullyConnected, o: Operands) -> Array:
 
 @lru_cache(maxsize=64)
 def _sums(p: Add) -> Array:
-    """Return the int8 sum of every pair of codes, [256 * 256]."""
+    """Return the int8 sum or difference of every pair of codes, [256 * 256]."""
     a = np.arange(p.a.qmin, p.a.qmax + 1)[:, None]
     b = np.arange(p.b.qmin, p.b.qmax + 1)[None, :]
     A, B = np.broadcast_arrays(a, b)
-    codes = arithmetic.add(A, B, p.a, p.b, p.y).astype(np.int32) - p.y.qmin - 128
+    codes = arithmetic.add(A, B, p.a, p.b, p.y, subtract=p.subtract)
+    codes = codes.astype(np.int32) - p.y.qmin - 128
     return codes.astype(np.int8).reshape(-1)
 
 
 def add(p: Add, o: Operands) -> Array:
-    """Add: one of 65,536 sums, all made by arithmetic.add."""
+    """Add or Sub: one of 65,536 results, all made by arithmetic.add."""
     a, b = (_index(x).reshape(len(x), *o.y.shape) for x in o.x)
     codes: Array = _sums(p)[a.astype(np.uint16) << 8 | b]
     return codes

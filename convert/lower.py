@@ -305,7 +305,8 @@ class Lowering:
 
     def limit_after(self, stored: Stored, node: ir.Node, target: Target) -> Stored:
         """Saturate after a step that has no limits of its own (an Add)."""
-        return self.limit(stored, target) if node.op_type in ("Add", "Softmax") else stored
+        unlimited = node.op_type in ("Add", "Softmax", "Sub")
+        return self.limit(stored, target) if unlimited else stored
 
 
 def is_quantized(node: ir.Node) -> bool:

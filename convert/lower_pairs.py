@@ -1,4 +1,4 @@
-"""Lowers Add and Mul: of two activations, of one and a constant, or of a tensor with itself."""
+"""Lowers Add, Sub and Mul: of two activations, of one and a constant, or of one with itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ Operand = Stored | Codes
 
 
 def pairs_codes(low: "Lowering", node: ir.Node) -> bool:
-    """Tell whether an Add or Mul has two operands in codes, one of them at least no constant."""
+    """Tell whether both operands of such a pair are codes, one of them at least no constant."""
     natural = [v is not None and low.natural(v) is not None for v in node.inputs]
     known = [n or constant_codes(v) is not None for n, v in zip(natural, node.inputs, strict=True)]
     return any(natural) and all(known)
@@ -41,15 +41,25 @@ def add(low: "Lowering", node: ir.Node, target: Target) -> Stored:
             continue
         if real_constant(C) is not None and low.natural(x) is None:
             return matmul(low, layer, target, C)
+    return _sum(low, node, target, arithmetic.add)
+
+
+def sub(low: "Lowering", node: ir.Node, target: Target) -> Stored:
+    """Lower a Sub."""
+    return _sum(low, node, target, arithmetic.sub)
+
+
+def _sum(low: "Lowering", node: ir.Node, target: Target, formula: Formula) -> Stored:
+    """Lower a sum or a difference, by arithmetic.add or arithmetic.sub."""
     operands = _operands(low, node)
-    done = _as_table(low, operands, target, arithmetic.add)
+    done = _as_table(low, operands, target, formula)
     if done is not None:
         return done
     shape = low.shape(node.outputs[0])
     a, b = (_whole(low, node, i, x, shape) for i, x in enumerate(operands))
     a, b = _side_by_side(low, a, b)
     y = low.program.new(target.name, shape, lay.spelt(shape, a.layout), target.params)
-    params = Add(a.codes, b.codes, target.params)
+    params = Add(a.codes, b.codes, target.params, formula is arithmetic.sub)
     if not np.isfinite(arithmetic.add_coefficients(params.a, params.b, params.y)).all():
         raise UnsupportedError(
             f"{g.label(node)}: the scales of its inputs and its output lie too far apart for "
@@ -107,7 +117,7 @@ def _as_table(
     other = b if x is a else a
     codes = np.arange(x.codes.qmin, x.codes.qmax + 1)
     if isinstance(other, Stored):
-        if other != x or formula is arithmetic.add:
+        if other != x or formula is not arithmetic.mul:
             return None
         others = codes
     elif other.array.size == 1 and other.array.ndim <= len(x.shape):
@@ -121,7 +131,7 @@ def _as_table(
 def _whole(
     low: "Lowering", node: ir.Node, index: int, x: Operand, shape: tuple[int, ...]
 ) -> Stored:
-    """Return an operand of an Add as a tensor of the sum's shape."""
+    """Return an operand of an Add or Sub as a tensor of the result's shape."""
     if isinstance(x, Stored):
         return expand(low, g.label(node), x, shape)
     value = node.inputs[index]
@@ -147,4 +157,8 @@ def _of_rank(x: Stored, rank: int) -> Stored:
     return replace(x, shape=(1,) * (rank - len(x.shape)) + x.shape)
 
 
-PAIRS: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {"Add": add, "Mul": mul}
+PAIRS: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
+    "Add": add,
+    "Mul": mul,
+    "Sub": sub,
+}

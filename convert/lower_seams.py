@@ -8,7 +8,7 @@ from midge.convert import graph as g
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_matmul import multiplies_codes
 from midge.convert.lower_moves import moves_codes
-from midge.convert.lower_pairs import pairs_codes
+from midge.convert.lower_pairs import PAIRS, pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_tables import unary
@@ -36,7 +36,7 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
         return all(in_codes(low, v) for v in carried if v is not None)
     if unary(low, value) is not None:
         return True
-    if g.is_op(node, "Add", "Mul"):
+    if g.is_op(node, *PAIRS):
         return pairs_codes(low, node) or (node.op_type == "Add" and _adds_bias(low, node))
     if g.is_op(node, "MatMul") and multiplies_codes(low, node):
         return True

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.elementwise import function_of, operands
+from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_program import Stored
 from midge.quant import arithmetic
@@ -38,7 +39,7 @@ def unary(low: "Lowering", value: ir.Value) -> tuple[Stored, Function] | None:
         value: a real value of the graph.
     """
     node = value.producer()
-    if node is not None and g.is_op(node, "Add", "Mul") and _is_integer_formula(low, node):
+    if node is not None and g.is_op(node, *PAIRS) and _is_integer_formula(low, node):
         return None
     found = _unary(low, value)
     if found is None:

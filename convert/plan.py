@@ -123,11 +123,19 @@ class FullyConnected:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Elementwise sum of two tensors of one shape, by quant.arithmetic.add on the file's codes."""
+    """Elementwise sum of two tensors of one shape, by quant.arithmetic.add on the file's codes.
+
+    Args:
+        a: parameters of the first input, in the file's dtype.
+        b: of the second.
+        y: of the output.
+        subtract: the difference instead.
+    """
 
     a: QuantParams
     b: QuantParams
     y: QuantParams
+    subtract: bool = False
 
 
 @dataclass(frozen=True, slots=True)

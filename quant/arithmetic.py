@@ -95,13 +95,16 @@ def fma32(a: Array, b: Any, c: Any) -> Array:
     return rounded
 
 
-def add_coefficients(a: QuantParams, b: QuantParams, y: QuantParams) -> tuple[f32, f32, f32]:
+def add_coefficients(
+    a: QuantParams, b: QuantParams, y: QuantParams, *, subtract: bool = False
+) -> tuple[f32, f32, f32]:
     """Return Add's float32 (ra, rb, c), for the codes as the exported file stores them.
 
-    Where the scales lie too far apart, they are not finite.
+    Where the scales lie too far apart, they are not finite. Sub is Add with -rb in place of rb.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         ra, rb = f32(a.scale / y.scale), f32(b.scale / y.scale)
+        rb = -rb if subtract else rb
         c = f32(f32(y.zero_point) - f32(f32(ra * f32(a.zero_point)) + f32(rb * f32(b.zero_point))))
     return ra, rb, c
 
@@ -122,8 +125,15 @@ def is_portable_sum(a: QuantParams, b: QuantParams, y: QuantParams) -> bool:
     return True
 
 
-def portable_sum_params(a: QuantParams, b: QuantParams, y: QuantParams) -> QuantParams:
-    """Return y with its scale raised by as few float32 steps as make `is_portable_sum` hold."""
+def portable_sum_params(
+    a: QuantParams, b: QuantParams, y: QuantParams, *, subtract: bool = False
+) -> QuantParams:
+    """Return y with its scale raised by as few float32 steps as make ONNX Runtime's codes ours.
+
+    For an Add, `is_portable_sum` decides.
+    """
+    if subtract:
+        return _portable_difference_params(a, b, y)
     scale = y.scale
     for _ in range(PORTABLE_STEPS):
         candidate = QuantParams(scale, y.zero_point, y.dtype)
@@ -133,7 +143,46 @@ def portable_sum_params(a: QuantParams, b: QuantParams, y: QuantParams) -> Quant
     return y
 
 
-def add(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
+def _portable_difference_params(a: QuantParams, b: QuantParams, y: QuantParams) -> QuantParams:
+    """Do so for a Sub, by comparing all 65,536 pairs of codes.
+
+    ONNX Runtime has no integer Sub: it subtracts float32 values and quantizes the difference.
+    """
+    if not np.isfinite(add_coefficients(a, b, y, subtract=True)).all():
+        return y  # no scale nearby helps; lowering refuses it
+    codes = [np.arange(p.qmin, p.qmax + 1) for p in (a, b)]
+    every = suspects = np.stack(np.meshgrid(*codes, indexing="ij")).reshape(2, -1)
+    scale = y.scale
+    for _ in range(PORTABLE_STEPS):
+        candidate = QuantParams(scale, y.zero_point, y.dtype)
+        wrong = _unlike_float(suspects, a, b, candidate)
+        if not wrong.size and suspects is not every:  # the pairs that differed last are a few
+            wrong = _unlike_float(every, a, b, candidate)
+        if not wrong.size:
+            return candidate
+        suspects = wrong
+        scale = np.nextafter(scale, f32(np.inf))
+    return y
+
+
+def _unlike_float(pairs: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
+    """Return the pairs, [2, n], whose difference float32 arithmetic rounds to another code."""
+    A, B = pairs
+    with np.errstate(over="ignore", invalid="ignore"):
+        real = dequantize(A, a) - dequantize(B, b)
+    differs: Array = pairs[:, sub(A, B, a, b, y) != quantize(real, y)]
+    return differs
+
+
+def add(
+    A: Array,
+    B: Array,
+    a: QuantParams,
+    b: QuantParams,
+    y: QuantParams,
+    *,
+    subtract: bool = False,
+) -> Array:
     """Quantized Add: q = sat(rint(fma(A, ra, fma(B, rb, c)))).
 
     Args:
@@ -142,11 +191,17 @@ def add(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> A
         a: parameters of A.
         b: parameters of B.
         y: parameters of the sum.
+        subtract: compute the difference, with -rb in place of rb.
     """
-    ra, rb, c = add_coefficients(a, b, y)
+    ra, rb, c = add_coefficients(a, b, y, subtract=subtract)
     inner = fma32(B.astype(f32), rb, c)
     v: Array = np.rint(fma32(A.astype(f32), ra, inner))
     return saturate(v, y.qmin, y.qmax, y.dtype)
+
+
+def sub(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:
+    """Quantized Sub: Add with the second ratio negated; the arguments are those of `add`."""
+    return add(A, B, a, b, y, subtract=True)
 
 
 def mul(A: Array, B: Array, a: QuantParams, b: QuantParams, y: QuantParams) -> Array:

@@ -158,26 +158,32 @@ class LayerArithmetic:
 
 
 class AddCodes(Function):
-    """Quantized Add of two centred tensors of one shape."""
+    """Quantized Add or Sub of two centred tensors of one shape."""
 
     @staticmethod
     def forward(
-        ctx: Any, A: Tensor, B: Tensor, a: QuantParams, b: QuantParams, y: QuantParams
+        ctx: Any,
+        A: Tensor,
+        B: Tensor,
+        a: QuantParams,
+        b: QuantParams,
+        y: QuantParams,
+        subtract: bool,
     ) -> Tensor:
         """quant.arithmetic.add on the codes as the file stores them."""
         A_codes = A.array + np.float32(a.zero_point)
         B_codes = B.array + np.float32(b.zero_point)
-        codes = arithmetic.add(A_codes, B_codes, a, b, y)
-        ctx.ratios = np.float32(a.scale / y.scale), np.float32(b.scale / y.scale)
+        codes = arithmetic.add(A_codes, B_codes, a, b, y, subtract=subtract)
+        ctx.ratios = arithmetic.add_coefficients(a, b, y, subtract=subtract)[:2]
         ctx.mask = unsaturated(codes, y)
         return Tensor(centre(codes, y))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        """The scale ratios, inside the range."""
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
+        """The scale ratios, that of a subtracted operand negative, inside the range."""
         live = grad.array * ctx.mask
-        return Tensor(live * ctx.ratios[0]), Tensor(live * ctx.ratios[1]), None, None, None
+        return Tensor(live * ctx.ratios[0]), Tensor(live * ctx.ratios[1]), None, None, None, None
 
 
 class AverageCodes(Function):

@@ -156,10 +156,10 @@ class QATModel(nn.Module):
     def _make_sums_portable(self) -> None:
         """Raise the scale of a sum by a few float32 steps where ONNX Runtime rounds it apart."""
         for step in self.graph.steps:
-            if step.node.op == "add":
+            if step.node.op in ("add", "sub"):
                 a, b = (self.params_of(name or "") for name in step.node.inputs[:2])
                 y = self.params_of(step.output)
-                new = portable_sum_params(a, b, y)
+                new = portable_sum_params(a, b, y, subtract=step.node.op == "sub")
                 if new != y and y not in (a, b):
                     self._portable[self.graph.slots[step.output]] = new
 

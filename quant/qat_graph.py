@@ -9,8 +9,8 @@ from midge.core.tracer import TraceNode
 
 ACCUMULATE = ("conv2d", "linear")
 SAME_SCALE = ("max_pool2d", "reshape", "permute", "slice", "relu", "clip", "pad", "concat")
-REQUANTIZE = ("add", "avg_pool2d", "global_avg_pool2d", "sigmoid", "tanh")
-LIMITED = ("conv2d", "linear", "add")  # operators that a following Relu or Clip fuses into
+REQUANTIZE = ("add", "sub", "avg_pool2d", "global_avg_pool2d", "sigmoid", "tanh")
+LIMITED = ("conv2d", "linear", "add", "sub")  # operators that a following Relu or Clip fuses into
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ def build(trace: TraceGraph) -> QATGraph:
     """Fuse a traced graph and assign range slots.
 
     Rules: a batch norm fuses into the Conv2d or Linear before it; a Relu or Clip fuses into the
-    Conv2d, Linear or Add before it; each only where nothing else reads the value between.
+    Conv2d, Linear, Add or Sub before it; each only where nothing else reads the value between.
     Same-scale operators share the range of their inputs.
 
     Raises:

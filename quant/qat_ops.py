@@ -79,13 +79,15 @@ def _observe_sums(
 
 
 def add(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Sum of two activations."""
+    """Sum or difference of two activations."""
+    subtract = step.node.op == "sub"
     a, b = (env[n or ""] for n in step.node.inputs[:2])
     if model.training:
-        total = arithmetic.dequantize(a.codes, a.params) + arithmetic.dequantize(b.codes, b.params)
+        A, B = (arithmetic.dequantize(t.codes, t.params) for t in (a, b))
+        total = A - B if subtract else A + B
         model.observe(step.slot, *limit(step, float(total.min()), float(total.max())))
     y = model.params_of(step.output)
-    out = AddCodes.apply(a.centred, b.centred, a.params, b.params, y)
+    out = AddCodes.apply(a.centred, b.centred, a.params, b.params, y, subtract)
     return QTensor(out, y)
 
 
@@ -186,5 +188,6 @@ RUN: dict[str, Callable[["QATModel", Step, Env], QTensor]] = {
     "reshape": same_scale(lambda t, a, p: t[0].reshape(t[0].shape[0], *a["shape"][1:])),
     "sigmoid": table,
     "softmax": softmax,
+    "sub": add,
     "tanh": table,
 }

@@ -16,7 +16,10 @@ from midge.convert import graph as g
 from midge.convert.passes.base import Pass, PassResult, nodes_of
 
 MOVES = ("MaxPool", "Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Slice")
-LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "AveragePool", "GlobalAveragePool")
+LAYERS = (
+    *("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub"),
+    *("AveragePool", "GlobalAveragePool"),
+)
 INF = float("inf")
 
 

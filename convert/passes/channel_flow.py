@@ -70,8 +70,8 @@ class Flow:
         stream = self.streams.get(source) if source is not None else None
         if g.is_op(node, *LAYERS):
             return self._layer(node)
-        if g.is_op(node, "Add"):
-            return self._add(node)
+        if g.is_op(node, "Add", "Sub"):
+            return self._sum(node)
         if stream is None or source is None:
             return None
         if is_quantize(node) or is_dequantize(node):
@@ -86,8 +86,8 @@ class Flow:
         codes = None if stream.codes is None else stream.codes[shift.index]
         return Stream(shift.axis, stream.ids[shift.index], codes, stream.params)
 
-    def _add(self, node: ir.Node) -> Stream | None:
-        """Follow an Add: of a MatMul and its bias, or of two activations of one shape."""
+    def _sum(self, node: ir.Node) -> Stream | None:
+        """Follow an Add of a MatMul and its bias, or an Add or Sub of activations of one shape."""
         if node.outputs[0] in self.layers:
             layer = self.layers[node.outputs[0]]
             return self.streams.get(layer.node.outputs[0])

@@ -53,8 +53,8 @@ class ConstantChannels:
         bounds = limits_of(node)
         if bounds is not None:
             return self.codes(source, target.clipped(bounds))
-        if g.is_op(node, "Add"):
-            return self._add(node, target, len(stream.ids))
+        if g.is_op(node, "Add", "Sub"):
+            return self._sum(node, target, len(stream.ids))
         if g.is_op(node, "AveragePool", "GlobalAveragePool"):
             return self._average(node, self._streams[source], target)
         shift = moved(node, self._streams[source])
@@ -68,7 +68,7 @@ class ConstantChannels:
             codes, target, lambda q: arithmetic.quantize(_real(q, x), target.params)
         )
 
-    def _add(self, node: ir.Node, target: Target, channels: int) -> Ints:
+    def _sum(self, node: ir.Node, target: Target, channels: int) -> Ints:
         a, b = (self._streams[v] for v in node.inputs if v is not None)
         if a.codes is None or b.codes is None or a.params is None or b.params is None:
             return np.full(channels, UNKNOWN)
@@ -76,7 +76,8 @@ class ConstantChannels:
             return np.full(channels, UNKNOWN)
         both = (a.codes != UNKNOWN) & (b.codes != UNKNOWN)
         A, B = np.where(both, a.codes, 0), np.where(both, b.codes, 0)
-        y = arithmetic.add(A, B, a.params, b.params, target.params).astype(np.int64)
+        formula = arithmetic.sub if node.op_type == "Sub" else arithmetic.add
+        y = formula(A, B, a.params, b.params, target.params).astype(np.int64)
         return np.where(both, np.clip(y, target.low, target.high), UNKNOWN)
 
     def _average(self, node: ir.Node, stream: Stream, target: Target) -> Ints:

@@ -1,4 +1,4 @@
-"""The integer forms of Add, and its exact emulation, against the definition on every pair."""
+"""Integer forms of Add and Sub, and their exact emulation, against the definition on all pairs."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,14 @@ def configurations(count, seed=6):
             *(
                 QuantParams(np.float32(s), int(z) + low, dtype)
                 for s, z in zip(scales, zero_points, strict=True)
-            )
+            ),
+            subtract=i // 10 % 2 == 1,
         )
 
 
 def test_a_form_equals_the_definition_on_every_pair():
     found = 0
-    for params in configurations(30):
+    for params in configurations(40):
         form = find_form(params)
         if form is None:
             continue
@@ -50,7 +51,7 @@ def test_a_form_equals_the_definition_on_every_pair():
         half = (1 << (form.shift - 1)) - 1
         y = (total + half + (total >> form.shift & 1)) >> form.shift
         assert np.array_equal(np.clip(y.astype(np.int64), -128, 127), reference(params))
-    assert found >= 15
+    assert found >= 20
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["form", "exact"])
@@ -58,7 +59,7 @@ def test_the_kernels_equal_the_definition_on_every_pair(exact, tmp_path, monkeyp
     if exact:
         monkeypatch.setattr(emit_pairs, "find_form", lambda params: None)
     A, B = (np.ravel(g).astype(np.int8) for g in np.meshgrid(CODES, CODES, indexing="ij"))
-    adds = list(configurations(20))
+    adds = list(configurations(40))
     pairs = A.size
     tensors = [PlanTensor("a", (pairs,), "int8", 0), PlanTensor("b", (pairs,), "int8", 1)]
     tensors += [PlanTensor(f"y{i}", (pairs,), "int8", i + 2) for i in range(len(adds))]

@@ -119,6 +119,37 @@ def test_float32_is_refused_where_a_sum_could_be_inexact() -> None:
     assert arithmetic.accumulation_dtype(large, 0) is np.float64
 
 
+def ort_difference(a: QuantParams, b: QuantParams, y: QuantParams) -> np.ndarray:
+    """Every pair of codes through ONNX Runtime's DequantizeLinear, Sub and QuantizeLinear."""
+    onnx = pytest.importorskip("onnx")
+    import onnxruntime as rt
+
+    h = onnx.helper
+    kinds = {"uint8": onnx.TensorProto.UINT8, "int8": onnx.TensorProto.INT8}
+    inits = []
+    for key, p in (("a", a), ("b", b), ("y", y)):
+        inits.append(onnx.numpy_helper.from_array(np.float32(p.scale), f"{key}_scale"))
+        zero_point = np.array(p.zero_point, p.dtype)
+        inits.append(onnx.numpy_helper.from_array(zero_point, f"{key}_zp"))
+    graph = h.make_graph(
+        [
+            h.make_node("DequantizeLinear", ["A", "a_scale", "a_zp"], ["ra"]),
+            h.make_node("DequantizeLinear", ["B", "b_scale", "b_zp"], ["rb"]),
+            h.make_node("Sub", ["ra", "rb"], ["ry"]),
+            h.make_node("QuantizeLinear", ["ry", "y_scale", "y_zp"], ["Y"]),
+        ],
+        "difference",
+        [h.make_tensor_value_info(n, kinds[p.dtype], [256, 256]) for n, p in (("A", a), ("B", b))],
+        [h.make_tensor_value_info("Y", kinds[y.dtype], [256, 256])],
+        inits,
+    )
+    model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    session = rt.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    grid = [v + p.qmin for v, p in zip(PAIRS, (a, b), strict=True)]
+    feeds = {n: v.astype(p.dtype) for n, v, p in zip("AB", grid, (a, b), strict=True)}
+    return np.asarray(session.run(None, feeds)[0])
+
+
 def ort_binary(op: str, a: QuantParams, b: QuantParams, y: QuantParams) -> np.ndarray:
     """Every pair of codes through ONNX Runtime's integer kernel, [256 of A, 256 of B]."""
     onnx = pytest.importorskip("onnx")
@@ -200,3 +231,53 @@ def test_the_constant_of_a_sum_is_rounded_after_every_product() -> None:
     total = round_to_float32(sum(Fraction(float(round_to_float32(e))) for e in exact))
     assert c == -total
     assert not arithmetic.is_portable_sum(a, b, y)
+
+
+DIFFERENCES = [
+    *SUMS,
+    ((0.05, 0.05, 0.05), (128, 128, 128)),  # no rounding at all
+    ((0.03, 0.03, 0.06), (101, 7, 99)),  # ties on half of all pairs
+    ((0.0625, 0.03125, 0.125), (3, 250, 128)),
+]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(("scales", "zero_points"), DIFFERENCES)
+def test_a_portable_difference_equals_onnx_runtime_s_on_all_pairs(
+    scales: tuple[float, ...], zero_points: tuple[int, ...], dtype: str
+) -> None:
+    a, b, y = (p.as_dtype(dtype) for p in sum_params(scales, zero_points))
+    new = arithmetic.portable_sum_params(a, b, y, subtract=True)
+    assert 1 <= new.scale / y.scale < 1.0001
+    got = arithmetic.sub(PAIRS[0] + a.qmin, PAIRS[1] + b.qmin, a, b, new)
+    assert np.array_equal(got, ort_difference(a, b, new))
+
+
+def test_a_difference_whose_ties_go_apart_needs_its_scale_raised() -> None:
+    a, b, y = sum_params(*DIFFERENCES[-2])
+    assert np.any(arithmetic.sub(*PAIRS, a, b, y) != ort_difference(a, b, y))
+    assert arithmetic.portable_sum_params(a, b, y, subtract=True) != y
+
+
+def test_scales_that_float32_cannot_relate_are_left_alone() -> None:
+    a, b, y = sum_params((2.0**100, 1.0, 2.0**-60), (0, 0, 0))
+    assert arithmetic.portable_sum_params(a, b, y, subtract=True) == y
+
+
+@pytest.mark.parametrize("subtract", [False, True])
+@pytest.mark.parametrize(("scales", "zero_points"), DIFFERENCES)
+def test_sums_and_differences_round_as_the_exact_formula(
+    scales: tuple[float, ...], zero_points: tuple[int, ...], subtract: bool
+) -> None:
+    a, b, y = sum_params(scales, zero_points)
+    ra, rb = (Fraction(float(np.float32(p.scale / y.scale))) for p in (a, b))
+    rb = -rb if subtract else rb
+    za, zb = (round_to_float32(r * p.zero_point) for r, p in ((ra, a), (rb, b)))
+    total = round_to_float32(Fraction(float(za)) + Fraction(float(zb)))
+    c = Fraction(float(round_to_float32(y.zero_point - Fraction(float(total)))))
+    A, B = np.random.default_rng(1).integers(0, 256, (2, 60))
+    formula = arithmetic.sub if subtract else arithmetic.add
+    for i, j, code in zip(A.tolist(), B.tolist(), formula(A, B, a, b, y).tolist(), strict=True):
+        inner = Fraction(float(round_to_float32(j * rb + c)))
+        outer = Fraction(float(round_to_float32(i * ra + inner)))
+        assert code == min(max(round(outer), 0), 255)

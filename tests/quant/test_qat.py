@@ -217,8 +217,10 @@ def test_add_and_average_pass_scaled_gradients() -> None:
     c = np.array([[3.0, -20.0, 50.0]])
     g = np.array([[1.0, 2.0, -1.0]])
     other = Tensor(np.zeros((1, 3), np.float32))
-    got = grad_of(lambda t: AddCodes.apply(t, other, a, a, y), c, g)
+    got = grad_of(lambda t: AddCodes.apply(t, other, a, a, y, False), c, g)
     assert np.allclose(got, g * float(a.scale) / float(y.scale))
+    got = grad_of(lambda t: AddCodes.apply(other, t, a, a, y, True), c, g)
+    assert np.allclose(got, -g * float(a.scale) / float(y.scale))
     got = grad_of(lambda t: AverageCodes.apply(t, np.array(4), a, y), c, g)
     assert np.allclose(got, g * float(a.scale) / float(y.scale))
 

@@ -218,12 +218,12 @@ def add_products(net):
 
 
 def add_elementwise(net):
-    for scales, dtype in itertools.product(ADD_SCALES, ("uint8", "int8")):
+    for scales, dtype, subtract in itertools.product(ADD_SCALES, ("uint8", "int8"), (False, True)):
         zero_points = np.array([50, 128, 190]) - (128 if dtype == "int8" else 0)
         params = [
             QuantParams(f32(s), int(z), dtype) for s, z in zip(scales, zero_points, strict=True)
         ]
-        net.op(Add(*params), net.codes(999), net.codes(999))
+        net.op(Add(*params, subtract), net.codes(999), net.codes(999))
     for constant in (False, True):
         net.mul((300,), (300,), constant)
         net.mul((2, 3, 5, 7), (2, 1, 1, 7), constant)

@@ -69,7 +69,8 @@ class Reference:
     def add(p, a, b):
         offset = 128 if p.y.dtype == "uint8" else 0
         A, B = a.astype(np.int32) + offset, b.astype(np.int32) + offset
-        return (arithmetic.add(A, B, p.a, p.b, p.y).astype(np.int32) - offset).astype(np.int8)
+        y = (arithmetic.sub if p.subtract else arithmetic.add)(A, B, p.a, p.b, p.y)
+        return (y.astype(np.int32) - offset).astype(np.int8)
 
     @staticmethod
     def mul(p, a, b=None):

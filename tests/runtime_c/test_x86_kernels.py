@@ -206,10 +206,10 @@ def test_depthwise_of_few_channels_and_every_width(calls, kernel_call, stride):
         depthwise(calls, kernel_call.codes, window)
 
 
-def add_words(a, b, y, count, rings=(0, 0), b_ring=0):
-    """The record of an Add: its definition and, where there is one, its integer form."""
-    params = Add(a, b, y)
-    ra, rb, c = arithmetic.add_coefficients(a, b, y)
+def add_words(a, b, y, count, rings=(0, 0), b_ring=0, subtract=False):
+    """The record of an Add or Sub: its definition and, where there is one, its integer form."""
+    params = Add(a, b, y, subtract)
+    ra, rb, c = arithmetic.add_coefficients(a, b, y, subtract=subtract)
     form = find_form(params)
     words = {
         "MIDGE_ADD_COUNT": count,
@@ -240,10 +240,11 @@ ADD_SCALES = (
 @pytest.mark.parametrize(
     ("scales", "dtype"), [(s, ("uint8", "int8")[i % 2]) for i, s in enumerate(ADD_SCALES)]
 )
-def test_every_form_of_add_on_every_pair_of_codes(calls, scales, dtype):
+@pytest.mark.parametrize("subtract", [False, True])
+def test_every_form_of_add_on_every_pair_of_codes(calls, scales, dtype, subtract):
     zero_points = np.array([50, 128, 190]) - (128 if dtype == "int8" else 0)
     a, b, y = (QuantParams(f32(s), int(z), dtype) for s, z in zip(scales, zero_points, strict=True))
-    name, words = add_words(a, b, y, 256)
+    name, words = add_words(a, b, y, 256, subtract=subtract)
     pairs = np.meshgrid(*[np.arange(-128, 128, dtype=np.int8)] * 2)
     buffers = {
         "MIDGE_OP_X": pairs[0],
@@ -252,7 +253,8 @@ def test_every_form_of_add_on_every_pair_of_codes(calls, scales, dtype):
     }
     exact = compare(calls, "midge_add_exact_s8", words, buffers, rows=(0, 256))
     offset = 128 if dtype == "uint8" else 0
-    want = arithmetic.add(*(p.astype(np.int32) + offset for p in pairs), a, b, y)
+    formula = arithmetic.sub if subtract else arithmetic.add
+    want = formula(*(p.astype(np.int32) + offset for p in pairs), a, b, y)
     want = (want.astype(np.int32) - offset).astype(np.int8)
     assert exact["MIDGE_OP_Y"] == want.tobytes()
     assert compare(calls, name, words, buffers, rows=(0, 256)) == exact

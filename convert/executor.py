@@ -103,7 +103,7 @@ class Executor:
         Raises:
             InputError: an input does not fit, named.
         """
-        named = [t for t in self.plan.tensors if t.file_params is not None and t.layout]
+        named = [t for t in self.plan.tensors if t.file_params is not None]
         outputs, codes, steps = [], [], []
         for chunk in self._chunks(inputs):
             memory = self._start(chunk)

@@ -35,6 +35,7 @@ from midge.convert.lower_params import (
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_program import Program, Stored
 from midge.convert.lower_real import Reals, no_form
+from midge.convert.lower_reductions import REDUCTIONS
 from midge.convert.lower_seams import in_codes
 from midge.convert.lower_tables import table_of, unary
 from midge.convert.lower_target import Target, limits_of
@@ -48,6 +49,7 @@ COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
     **LAYERS,
     **PAIRS,
     **POOLS,
+    **REDUCTIONS,
 }
 
 

@@ -12,8 +12,8 @@ from midge.convert import layout as lay
 from midge.convert.lower_float_elementwise import operand
 from midge.convert.lower_float_values import apply, combine, reduce
 from midge.convert.lower_params import fail
-from midge.convert.lower_pools import reduced_axes
 from midge.convert.lower_program import Stored
+from midge.convert.lower_reductions import reduced_axes
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering

@@ -10,8 +10,9 @@ from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.lower_float_values import apply, reduce
 from midge.convert.lower_params import fail
-from midge.convert.lower_pools import axis_last, pool_step, reduced_axes, window_of
+from midge.convert.lower_pools import axis_last, pool_step, window_of
 from midge.convert.lower_program import Stored
+from midge.convert.lower_reductions import reduced_axes
 from midge.convert.lower_target import Destination
 from midge.convert.plan_float import Pool2dF32, SoftmaxF32
 

@@ -9,8 +9,8 @@ import numpy as np
 from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.lower_axes import by_axes
-from midge.convert.lower_pools import reduction_of
 from midge.convert.lower_program import Stored
+from midge.convert.lower_reductions import reduction_of
 from midge.convert.plan_float import BinaryF32, ConstantF32, ReduceF32, UnaryF32
 
 if TYPE_CHECKING:

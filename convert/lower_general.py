@@ -18,8 +18,8 @@ from midge.convert.lower_axes import by_axes, expand, take
 from midge.convert.lower_float_moves import MOVES_F32
 from midge.convert.lower_float_values import of_rank
 from midge.convert.lower_params import fail, real_constant
-from midge.convert.lower_pools import reduction_of
 from midge.convert.lower_program import Stored
+from midge.convert.lower_reductions import reduction_of
 from midge.convert.plan_general import (
     ArgF32,
     BinaryS32,

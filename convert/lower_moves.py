@@ -1,4 +1,4 @@
-"""Lowers operators that move codes and change none, or only look (MaxPool picks one).
+"""Lowers operators that move codes and change none, or pick one (MaxPool, ReduceMax, ReduceMin).
 
 Transpose, Reshape and their kin move nothing at all: they rename the storage's digits (layout.py).
 """
@@ -16,6 +16,7 @@ from midge.convert.lower_axes import by_axes, pick, take, transposed
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_pools import max_pool
 from midge.convert.lower_program import Stored
+from midge.convert.lower_reductions import largest, smallest
 from midge.convert.lower_repeats import REPEATS
 from midge.convert.lower_target import Destination, Target
 from midge.convert.plan import Concat, Pad
@@ -203,6 +204,8 @@ MOVES: dict[str, Move] = {
     "GlobalMaxPool": _max_pool,
     "MaxPool": _max_pool,
     "Pad": _pad,
+    "ReduceMax": largest,
+    "ReduceMin": smallest,
 }
 
 

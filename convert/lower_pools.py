@@ -1,6 +1,6 @@
-"""Lowers average pools, means and Softmax; MaxPool, which only moves codes, too."""
+"""Lowers average pools and Softmax; MaxPool, which only moves codes, too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.layout import Layout, Shape
 from midge.convert.lower_layers import pads_of
-from midge.convert.lower_params import fail
+from midge.convert.lower_params import ACCUMULATOR_LIMIT, fail
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Destination, Target
 from midge.convert.plan import Pool2d, Softmax
@@ -77,11 +77,32 @@ def average_pool(low: "Lowering", node: ir.Node, target: Target) -> Stored:
     x = low.operand(node, 0)
     w = window_of(low, node, x)
     counted = bool(g.attribute(node, "count_include_pad", 0))
-    return pool_step(low, node, x, _average(x, target, w, counted), target)
+    return pool_step(low, node, x, average(node, x, target, w, counted=counted), target)
 
 
-def _average(x: Stored, target: Target, w: Window, counted: bool) -> Pool2d:
-    m = arithmetic.average_multiplier(x.codes.scale, target.params.scale, prod(w.kernel))
+def average(
+    node: ir.Node,
+    x: Stored,
+    target: Target,
+    w: Window,
+    *,
+    counted: bool = False,
+    divisor: int | None = None,
+) -> Pool2d:
+    """Return what averages, or with a divisor of 1 sums, the codes of each window.
+
+    Raises:
+        UnsupportedError: a sum could leave int32.
+    """
+    count = prod(w.kernel)
+    reach = max(x.codes.qmax - x.codes.zero_point, x.codes.zero_point - x.codes.qmin)
+    if count * reach >= ACCUMULATOR_LIMIT:
+        raise fail(
+            node,
+            f"sums of {count} codes can reach {count * reach}, beyond int32",
+            "leave it in float with --nodes-to-exclude",
+        )
+    m = arithmetic.average_multiplier(x.codes.scale, target.params.scale, divisor or count)
     return Pool2d(
         "average",
         w.kernel,
@@ -104,77 +125,6 @@ def pool_step(
     y = low.program.new(target.name, shape, lay.channels_last(shape), target.params)
     source = low.program.view(x, lay.channels_last(x.shape).storage_shape)
     return low.program.op(g.label(node), params, [source], y)
-
-
-def mean(low: "Lowering", node: ir.Node, target: Target) -> Stored:
-    """Lower ReduceMean over any axes: an average pool over [outer, reduced, 1, inner]."""
-    x = low.operand(node, 0)
-    r = reduction_of(low, x, reduced_axes(node, x))
-    outer, count, inner = r.storage
-    w = Window((count, 1), (1, 1), (0, 0, 0, 0))
-    source = low.program.view(r.x, (outer, count, 1, inner))
-    storage = (outer, 1, 1, inner)
-    shape = low.shape(node.outputs[0])
-    y = low.program.new(target.name, shape, r.layout, target.params, storage=storage)
-    return low.program.op(g.label(node), _average(r.x, target, w, False), [source], y)
-
-
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """A reduction over axes that lie side by side in memory.
-
-    Args:
-        x: the operand, reordered where that was needed.
-        storage: (outer, number of elements reduced, inner).
-        layout: of the result.
-    """
-
-    x: Stored
-    storage: tuple[int, int, int]
-    layout: Layout
-
-
-def reduced_axes(node: ir.Node, x: Stored) -> list[int]:
-    """Return the axes of a ReduceMean or its kin, all where it names none.
-
-    Raises:
-        UnsupportedError: they are computed.
-    """
-    given = g.constant(g.operand(node, 1))
-    if given is None and g.operand(node, 1) is not None:
-        raise fail(node, "its axes are computed", "make them constants")
-    axes = g.attribute(node, "axes") if given is None else tuple(int(a) for a in given)
-    if not axes and g.attribute(node, "noop_with_empty_axes", 0):
-        return []
-    rank = len(x.shape)
-    return sorted({a % rank for a in axes} if axes else range(rank))
-
-
-def reduction_of(low: "Lowering", x: Stored, reduced: Sequence[int]) -> Reduction:
-    """Return what reducing these file axes does to x, in storage order."""
-    rank = len(x.shape)
-    kept = [a for a in range(rank) if a not in reduced]
-    fine, groups = x.layout.axes(x.shape) or (None, [])
-    inside = {k for a in reduced for k in groups[a]} if fine else set()
-    runs = [] if fine is None else [i for i, k in enumerate(fine.order) if k in inside]
-    if fine is None or (runs and runs != list(range(runs[0], runs[0] + len(runs)))):
-        x = low.program.reorder(x, lay.permuted(x.shape, (*kept, *reduced)), "reduced_last")
-        fine, groups = x.layout.axes(x.shape) or (x.layout, [])
-        inside = {k for a in reduced for k in groups[a]}
-        runs = [i for i, k in enumerate(fine.order) if k in inside]
-    first = runs[0] if runs else len(fine.order)
-    shape = fine.storage_shape
-    storage = (
-        prod(shape[:first]),
-        prod(x.shape[a] for a in reduced),
-        prod(shape[first + len(runs) :]),
-    )
-    return Reduction(x, storage, without(fine, inside))
-
-
-def without(layout: Layout, gone: set[int]) -> Layout:
-    """Return the layout with digits of size 1 in place of some."""
-    return Layout(tuple(1 if k in gone else f for k, f in enumerate(layout.factors)), layout.order)
 
 
 def softmax(low: "Lowering", node: ir.Node, target: Target) -> Stored:
@@ -212,6 +162,5 @@ def axis_last(x: Stored, axis: int) -> Layout:
 POOLS: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
     "AveragePool": average_pool,
     "GlobalAveragePool": average_pool,
-    "ReduceMean": mean,
     "Softmax": softmax,
 }

@@ -136,7 +136,8 @@ class Program:
 
     def _fits(self, stored: Stored) -> bool:
         """Tell whether the tensor itself has the shape that `stored` gives its bytes."""
-        return self.tensors[stored.tensor].file_shape == stored.shape
+        tensor = self.tensors[stored.tensor]
+        return tensor.file_shape == stored.shape and len(tensor.layout) == len(tensor.shape)
 
     def op(
         self, name: str, params: Params, inputs: Sequence[int], output: Stored, macs: int = 0
@@ -168,12 +169,17 @@ class Program:
             dtype=self.tensors[stored.tensor].dtype,
             storage=[shape[k] for k in perm],
         )
-        tensor = self.tensors[output.tensor]
-        self.tensors[output.tensor] = replace(tensor, layout=(), file_params=None, file_shape=())
         inputs = [self.view(stored, shape)]
-        made = self.op(f"{tensor.name}", Transpose(perm), inputs, output)
+        name = self.tensors[output.tensor].name
+        made = self.op(name, Transpose(perm), inputs, self.as_written(output))
         self.reordered[stored, target] = made
         return made
+
+    def as_written(self, stored: Stored) -> Stored:
+        """Return a tensor that is only what a step writes: `claim` says what it is in the file."""
+        tensor = self.tensors[stored.tensor]
+        self.tensors[stored.tensor] = replace(tensor, layout=(), file_params=None, file_shape=())
+        return stored
 
     def plan(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], notices: Sequence[str]

@@ -18,7 +18,7 @@ from midge.quant.rules import Kind, rule_of
 from midge.quant.scheme import QuantParams
 
 STEEPEST = 0.25  # of the output's range: what one code of the input may move it by
-LAYERS = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE)
+LAYERS = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE, Kind.SUM)
 
 
 @dataclass(frozen=True, slots=True)

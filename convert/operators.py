@@ -17,6 +17,7 @@ from midge.convert.lower_moves import MOVES
 from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_real import FLOAT
+from midge.convert.lower_reductions import REDUCTIONS
 from midge.core.opspec import OPS
 from midge.quant.rules import RULES, Kind, rule_of
 
@@ -25,6 +26,7 @@ HOW = {
     Kind.ADD: "two scales into a third",
     Kind.MULTIPLY: "int32 product",
     Kind.AVERAGE: "int32 sum",
+    Kind.SUM: "int32 sum",
     Kind.SOFTMAX: "table of exponentials",
     Kind.BOUND: "limits of the layer before, or a table",
     Kind.TABLE: "table of 256 codes",
@@ -109,7 +111,7 @@ def operator_table() -> list[OperatorRow]:
 INT8: dict[str, str] = {
     **dict.fromkeys(BINARY, TABLES["Div"]),
     **dict.fromkeys(UNARY, "table"),
-    **dict.fromkeys((*LAYERS, *PAIRS, *POOLS), "step"),
+    **dict.fromkeys((*LAYERS, *PAIRS, *POOLS, *REDUCTIONS), "step"),
     **dict.fromkeys(MOVES, "codes move"),
     **REWRITTEN,
 }

@@ -198,7 +198,8 @@ class Pool2d:
         count_include_pad: an average divides by the whole window also at the borders.
         x_scale: float32, for the multiplier of each count (average only).
         y_scale: float32.
-        requantization: zero point and limits of an average; `m` is that of the full window.
+        requantization: zero point and limits of an average; `m` is that of the full window, or
+            s_x / s_y where the elements are summed.
     """
 
     kind: str

@@ -24,7 +24,7 @@ from midge.convert.passes.fold_pads import pad_value
 from midge.core.errors import InputError, did_you_mean
 from midge.quant.rules import Kind, Rule, rule_of
 
-FUSABLE = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE)
+FUSABLE = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE, Kind.SUM)
 TABLE = Rule(Kind.TABLE)  # of the nodes of a function of one tensor
 
 
@@ -264,6 +264,11 @@ def _resize(node: ir.Node) -> str:
     return "" if mode == "nearest" else f"its mode is {mode}"
 
 
+def _reduction(node: ir.Node) -> str:
+    axes = g.operand(node, 1)
+    return "" if axes is None or g.is_constant(axes) else "its axes are computed"
+
+
 def _one_output(node: ir.Node) -> str:
     return "" if len(node.outputs) == 1 else "its indices are wanted"
 
@@ -278,6 +283,10 @@ SPECIAL = {
     "MaxPool": _one_output,
     "Mul": _elementwise,
     "Pad": _pad,
+    "ReduceMax": _reduction,
+    "ReduceMean": _reduction,
+    "ReduceMin": _reduction,
+    "ReduceSum": _reduction,
     "Resize": _resize,
     "Sub": _elementwise,
 }

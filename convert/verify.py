@@ -235,7 +235,7 @@ def _compare_c(
 
 def _compared(plan: Plan, names: Iterable[str]) -> list[PlanTensor]:
     """Return the outputs and the tensors of the file that have these names."""
-    inside = (t for t in plan.tensors if t.file_params is not None and t.layout)
+    inside = (t for t in plan.tensors if t.file_params is not None)
     known = {t.name: t for t in (*inside, *(plan.tensors[t] for t in plan.outputs))}
     return [known[name] for name in names]
 

@@ -64,9 +64,7 @@ class Tally:
         plan, written = self._plan, self._plan.tensors[output]
         outputs = {plan.tensors[t].name for t in plan.outputs}
         names = [
-            t.name
-            for t in plan.tensors
-            if t.buffer == written.buffer and t.layout and t.file_params is not None
+            t.name for t in plan.tensors if t.buffer == written.buffer and t.file_params is not None
         ]
         for name in names or [written.name]:
             if name not in outputs:

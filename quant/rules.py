@@ -14,6 +14,7 @@ class Kind(StrEnum):
     ADD = "add"  # two scales into a third
     MULTIPLY = "multiply"  # R1 with one product
     AVERAGE = "average"  # R1 with m = s_x / (s_y n)
+    SUM = "sum"  # R1 with m = s_x / s_y
     SOFTMAX = "softmax"  # table of exponentials; output scale 1/256
     BOUND = "bound"  # Relu, Clip: saturation of the node before, or a table
     TABLE = "table"  # 256 entries
@@ -49,7 +50,8 @@ RULES: dict[str, Rule] = {
     **_rows(Rule(Kind.ACCUMULATE), "Conv ConvTranspose Gemm MatMul"),
     **_rows(Rule(Kind.ADD, (0, 1)), "Add Sub"),
     **_rows(Rule(Kind.MULTIPLY, (0, 1)), "Mul"),
-    **_rows(Rule(Kind.AVERAGE), "AveragePool GlobalAveragePool"),
+    **_rows(Rule(Kind.AVERAGE), "AveragePool GlobalAveragePool ReduceMean"),
+    **_rows(Rule(Kind.SUM), "ReduceSum"),
     **_rows(Rule(Kind.SOFTMAX), "Softmax"),
     **_rows(Rule(Kind.BOUND), "Relu Clip"),
     **_rows(
@@ -59,8 +61,8 @@ RULES: dict[str, Rule] = {
     ),
     **_rows(
         Rule(Kind.SAME_SCALE),
-        "DepthToSpace Expand Flatten Gather GlobalMaxPool Identity MaxPool Pad Reshape Resize "
-        "Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze",
+        "DepthToSpace Expand Flatten Gather GlobalMaxPool Identity MaxPool Pad ReduceMax "
+        "ReduceMin Reshape Resize Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze",
     ),
     **_rows(Rule(Kind.CONCAT, None), "Concat"),
     **_float("its range is too wide for 8 bits", "Exp Log Pow Sqrt Reciprocal Div LogSoftmax"),
@@ -69,10 +71,8 @@ RULES: dict[str, Rule] = {
         "LayerNormalization InstanceNormalization GroupNormalization "
         "BatchNormalization LpNormalization MeanVarianceNormalization",
     ),
-    **_float(
-        "it is a reduction that has no integer form yet",
-        "ReduceMean ReduceSum ReduceMax ReduceMin ReduceProd ReduceL2",
-    ),
+    **_float("its range is too wide for 8 bits", "ReduceProd"),
+    **_float("it is a reduction that has no integer form", "ReduceL2"),
     **_float("its state needs more than 8 bits", "LSTM GRU RNN"),
     **_float(
         "its answer is no real number",

@@ -33,6 +33,7 @@ from midge.convert.lower_params import (
     is_quantize,
 )
 from midge.convert.lower_pools import POOLS
+from midge.convert.lower_prelu import PRELU
 from midge.convert.lower_program import Program, Stored
 from midge.convert.lower_real import Reals, no_form
 from midge.convert.lower_reductions import REDUCTIONS
@@ -49,6 +50,7 @@ COMPUTE: dict[str, Callable[["Lowering", ir.Node, Target], Stored]] = {
     **LAYERS,
     **PAIRS,
     **POOLS,
+    **PRELU,
     **REDUCTIONS,
 }
 
@@ -307,7 +309,7 @@ class Lowering:
 
     def limit_after(self, stored: Stored, node: ir.Node, target: Target) -> Stored:
         """Saturate after a step that has no limits of its own (an Add)."""
-        unlimited = node.op_type in ("Add", "Softmax", "Sub")
+        unlimited = node.op_type in ("Add", "PRelu", "Softmax", "Sub")
         return self.limit(stored, target) if unlimited else stored
 
 

@@ -60,10 +60,10 @@ class Tiles:
         """Cut (outer, reduced, inner) so that no side is longer than a record takes."""
         outer, count, inner = storage
         if inner > LARGEST_SIDE:
-            return cls((outer, 1, *_sides(inner)), (count, 1))
+            return cls((outer, 1, *sides(inner)), (count, 1))
         if count > LARGEST_SIDE:
-            return cls((outer, 1, 1, inner), _sides(count))
-        width, height = _sides(outer)
+            return cls((outer, 1, 1, inner), sides(count))
+        width, height = sides(outer)
         return cls((1, height, width, inner), (1, count))
 
     @property
@@ -133,7 +133,7 @@ def _pool(
     return low.program.op(g.label(node), params, [source], low.program.as_written(y))
 
 
-def _sides(count: int) -> tuple[int, int]:
+def sides(count: int) -> tuple[int, int]:
     """Return two factors of a number, the second as large as a record of the C runtime takes."""
     second = max(d for d in range(1, min(count, LARGEST_SIDE) + 1) if count % d == 0)
     return count // second, second

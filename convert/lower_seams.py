@@ -11,6 +11,7 @@ from midge.convert.lower_moves import moves_codes
 from midge.convert.lower_pairs import PAIRS, pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_pools import POOLS
+from midge.convert.lower_prelu import PRELU, channel_slopes
 from midge.convert.lower_reductions import REDUCTIONS
 from midge.convert.lower_tables import unary
 from midge.convert.lower_target import limits_of
@@ -43,6 +44,8 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
         return True
     if g.is_op(node, *LAYERS):
         return _is_natural(low, source) and dequantizes_constant(node.inputs[1]) is not None
+    if g.is_op(node, *PRELU):
+        return _is_natural(low, source) and channel_slopes(node) is not None
     return g.is_op(node, *POOLS, *REDUCTIONS) and _is_natural(low, source)
 
 

@@ -16,6 +16,7 @@ from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_moves import MOVES
 from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_pools import POOLS
+from midge.convert.lower_prelu import PRELU
 from midge.convert.lower_real import FLOAT
 from midge.convert.lower_reductions import REDUCTIONS
 from midge.core.opspec import OPS
@@ -27,6 +28,7 @@ HOW = {
     Kind.MULTIPLY: "int32 product",
     Kind.AVERAGE: "int32 sum",
     Kind.SUM: "int32 sum",
+    Kind.PRELU: "int32 product for each sign",
     Kind.SOFTMAX: "table of exponentials",
     Kind.BOUND: "limits of the layer before, or a table",
     Kind.TABLE: "table of 256 codes",
@@ -111,7 +113,7 @@ def operator_table() -> list[OperatorRow]:
 INT8: dict[str, str] = {
     **dict.fromkeys(BINARY, TABLES["Div"]),
     **dict.fromkeys(UNARY, "table"),
-    **dict.fromkeys((*LAYERS, *PAIRS, *POOLS, *REDUCTIONS), "step"),
+    **dict.fromkeys((*LAYERS, *PAIRS, *POOLS, *PRELU, *REDUCTIONS), "step"),
     **dict.fromkeys(MOVES, "codes move"),
     **REWRITTEN,
 }

@@ -18,6 +18,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.lower_prelu import channel_slopes
 from midge.convert.one_table import OneTable, find_tables
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.passes.fold_pads import pad_value
@@ -269,6 +270,10 @@ def _reduction(node: ir.Node) -> str:
     return "" if axes is None or g.is_constant(axes) else "its axes are computed"
 
 
+def _prelu(node: ir.Node) -> str:
+    return "" if channel_slopes(node) is not None else "its slopes are not one a channel"
+
+
 def _one_output(node: ir.Node) -> str:
     return "" if len(node.outputs) == 1 else "its indices are wanted"
 
@@ -282,6 +287,7 @@ SPECIAL = {
     "MatMul": _matmul,
     "MaxPool": _one_output,
     "Mul": _elementwise,
+    "PRelu": _prelu,
     "Pad": _pad,
     "ReduceMax": _reduction,
     "ReduceMean": _reduction,

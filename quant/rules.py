@@ -15,6 +15,7 @@ class Kind(StrEnum):
     MULTIPLY = "multiply"  # R1 with one product
     AVERAGE = "average"  # R1 with m = s_x / (s_y n)
     SUM = "sum"  # R1 with m = s_x / s_y
+    PRELU = "prelu"  # R1 with a multiplier for each sign and channel
     SOFTMAX = "softmax"  # table of exponentials; output scale 1/256
     BOUND = "bound"  # Relu, Clip: saturation of the node before, or a table
     TABLE = "table"  # 256 entries
@@ -52,6 +53,7 @@ RULES: dict[str, Rule] = {
     **_rows(Rule(Kind.MULTIPLY, (0, 1)), "Mul"),
     **_rows(Rule(Kind.AVERAGE), "AveragePool GlobalAveragePool ReduceMean"),
     **_rows(Rule(Kind.SUM), "ReduceSum"),
+    **_rows(Rule(Kind.PRELU), "PRelu"),
     **_rows(Rule(Kind.SOFTMAX), "Softmax"),
     **_rows(Rule(Kind.BOUND), "Relu Clip"),
     **_rows(

@@ -23,7 +23,7 @@ from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_general import file_dtype, is_word
 from midge.convert.lower_layers import LAYERS
-from midge.convert.lower_moves import MOVES, move, moves_codes
+from midge.convert.lower_moves import MOVES, carriers, move, moves_codes
 from midge.convert.lower_pairs import PAIRS
 from midge.convert.lower_params import (
     activation_params,
@@ -31,6 +31,7 @@ from midge.convert.lower_params import (
     fail,
     is_dequantize,
     is_quantize,
+    real_constant,
 )
 from midge.convert.lower_pools import POOLS
 from midge.convert.lower_prelu import PRELU
@@ -40,7 +41,7 @@ from midge.convert.lower_reductions import REDUCTIONS
 from midge.convert.lower_seams import in_codes
 from midge.convert.lower_tables import table_of, unary
 from midge.convert.lower_target import Target, limits_of
-from midge.convert.plan import Dequantize, FlipSign, Plan, Quantize, Table
+from midge.convert.plan import Constant, Dequantize, FlipSign, Plan, Quantize, Table
 from midge.core.errors import InputError
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
@@ -204,7 +205,7 @@ class Lowering:
         """Lower an operator that moves codes between Q and DQ."""
         if node.op_type not in MOVES:
             raise fail(node, "it computes on bare codes", "put DequantizeLinear before it")
-        sources = [self.codes[v] for v in operands(node)]
+        sources = [self.codes[v] for v in carriers(node)]
         for index, value in enumerate(node.outputs):
             params = self.params_of_codes(value) or sources[0].codes
             target = Target(g.name_of(value), params, params.qmin, params.qmax, bare=True)
@@ -227,7 +228,7 @@ class Lowering:
             return replace(self.codes[node.inputs[0]], params=activation_params(node))
         if not (moves_codes(node) or g.is_op(node, "Relu")):
             return None
-        sources = [self.natural(v) for v in operands(node)]
+        sources = [self.natural(v) for v in carriers(node)]
         if not sources or any(s is None or s.params != sources[0].params for s in sources):  # type: ignore[union-attr]
             return None
         known = [s for s in sources if s is not None]
@@ -238,6 +239,9 @@ class Lowering:
 
     def quantize(self, value: ir.Value, target: Target) -> Stored:
         """Return the codes of a real value; see the module's rules."""
+        known = real_constant(value)
+        if known is not None:
+            return self._constant(known, target)
         node = value.producer()
         bounds = None if node is None else limits_of(node)
         if bounds is not None and node is not None and node.inputs[0] is not None:
@@ -256,13 +260,20 @@ class Lowering:
         bounds = limits_of(node)
         if bounds is not None and node.inputs[0] is not None:
             return self.quantize(node.inputs[0], target.clipped(bounds))
-        if moves_codes(node):
-            sources = [self.quantize(v, replace(target, name=g.name_of(v))) for v in operands(node)]
-            return move(self, node, node.outputs.index(value), sources, target)
         function = unary(self, value)
         if function is not None:
             return self.map(function[0], function[1], target)
+        if moves_codes(node):
+            sources = [self.quantize(v, replace(target, name=g.name_of(v))) for v in carriers(node)]
+            return move(self, node, node.outputs.index(value), sources, target)
         return self.limit_after(COMPUTE[node.op_type](self, node, target), node, target)
+
+    def _constant(self, array: g.Array, target: Target) -> Stored:
+        """Copy a constant among codes, as codes with their parameters."""
+        codes = np.clip(arithmetic.quantize(array, target.params), target.low, target.high)
+        y = self.program.new(target.name, array.shape, lay.identity(array.shape), target.params)
+        step = Constant(table_of(codes, target.params))
+        return self.program.op(f"{target.name}_constant", step, [], y)
 
     def _quantize_real(self, value: ir.Value, target: Target) -> Stored:
         """Quantize a value that is computed in float, or an input."""
@@ -323,12 +334,6 @@ def makes_codes(node: ir.Node) -> bool:
     if is_quantize(node) or g.is_op(node, "DynamicQuantizeLinear") or not node.outputs:
         return False
     return node.outputs[0].dtype in CODE_TYPES
-
-
-def operands(node: ir.Node) -> list[ir.Value]:
-    """Return the inputs of a move that carry elements: every one of a Concat, else the first."""
-    inputs = node.inputs if node.op_type == "Concat" else node.inputs[:1]
-    return [v for v in inputs if v is not None]
 
 
 def dequantizes_constant_of(quantize: ir.Node) -> ir.Value | None:

@@ -16,7 +16,7 @@ from midge.convert.lower_axes import by_axes, pick, take, transposed
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_pools import max_pool
 from midge.convert.lower_program import Stored
-from midge.convert.lower_reductions import largest, smallest
+from midge.convert.lower_reductions import largest, largest_of, smallest, smallest_of
 from midge.convert.lower_repeats import REPEATS
 from midge.convert.lower_target import Destination, Target
 from midge.convert.plan import Concat, Pad
@@ -202,11 +202,22 @@ MOVES_ANY: dict[str, Callable[..., Stored]] = {  # of codes and of float element
 MOVES: dict[str, Move] = {
     **MOVES_ANY,
     "GlobalMaxPool": _max_pool,
+    "Max": largest_of,
     "MaxPool": _max_pool,
+    "Min": smallest_of,
     "Pad": _pad,
     "ReduceMax": largest,
     "ReduceMin": smallest,
 }
+
+
+JOINS = ("Concat", "Max", "Min")  # moves that read elements of every operand
+
+
+def carriers(node: ir.Node) -> list[ir.Value]:
+    """Return the inputs of a move that carry elements."""
+    inputs = node.inputs if node.op_type in JOINS else node.inputs[:1]
+    return [v for v in inputs if v is not None]
 
 
 def moves_codes(node: ir.Node) -> bool:

@@ -1,7 +1,8 @@
-"""Lowers ReduceMean, ReduceSum, ReduceMax and ReduceMin of codes, each as a pool.
+"""Lowers ReduceMean, ReduceSum, ReduceMax and ReduceMin of codes, and Max and Min, as pools.
 
 The axes that are reduced are brought side by side in memory. What lies before, in and after them is
-then an image whose windows do not overlap, and the kernels of pools do the rest.
+then an image whose windows do not overlap, and the kernels of pools do the rest. The operands of a
+Max lie side by side once they are joined.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,11 +16,12 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.layout import Layout
+from midge.convert.lower_axes import by_axes, expand
 from midge.convert.lower_params import fail
 from midge.convert.lower_pools import Window, average
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Target
-from midge.convert.plan import Pool2d, Table
+from midge.convert.plan import Concat, Pool2d, Table
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -111,8 +113,40 @@ def smallest(
     return _mirrored(low, _extreme(low, node, mirrored, target), target.name)
 
 
+def largest_of(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    """Lower Max of codes that have one scale; axes of size 1 are repeated."""
+    return _of_several(low, node, sources, target)
+
+
+def smallest_of(
+    low: "Lowering", node: ir.Node, index: int, sources: Sequence[Stored], target: Target
+) -> Stored:
+    """Lower Min of codes that have one scale, as ReduceMin."""
+    mirrored = [_mirrored(low, x, f"{target.name}_mirrored_{i}") for i, x in enumerate(sources)]
+    return _mirrored(low, _of_several(low, node, mirrored, target), target.name)
+
+
+def _of_several(
+    low: "Lowering", node: ir.Node, sources: Sequence[Stored], target: Target
+) -> Stored:
+    shape, name = low.shape(node.outputs[0]), f"{target.name}_joined"
+    xs, order = by_axes(low, [expand(low, g.label(node), x, shape) for x in sources])
+    storage = (1, len(xs), prod(shape))
+    joined = low.program.new(
+        name, (len(xs), *shape), lay.identity((len(xs), *shape)), target.params, storage=storage[1:]
+    )
+    inputs = [low.program.view(x, (1, prod(shape))) for x in xs]
+    joined = low.program.op(name, Concat(0), inputs, low.program.as_written(joined))
+    return _highest(low, node, Reduction(joined, storage, lay.permuted(shape, order)), target)
+
+
 def _extreme(low: "Lowering", node: ir.Node, x: Stored, target: Target) -> Stored:
-    r = reduction_of(low, x, reduced_axes(node, x))
+    return _highest(low, node, reduction_of(low, x, reduced_axes(node, x)), target)
+
+
+def _highest(low: "Lowering", node: ir.Node, r: Reduction, target: Target) -> Stored:
     tiles = Tiles.of(r.storage)
     w = tiles.window
     params = Pool2d("max", w.kernel, w.stride, w.pads, r.x.stored_codes.zero_point)

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.lower_layers import LAYERS
 from midge.convert.lower_matmul import multiplies_codes
-from midge.convert.lower_moves import moves_codes
+from midge.convert.lower_moves import carriers, moves_codes
 from midge.convert.lower_pairs import PAIRS, pairs_codes
 from midge.convert.lower_params import dequantizes_constant, real_constant
 from midge.convert.lower_pools import POOLS
@@ -28,14 +28,13 @@ def in_codes(low: "Lowering", value: ir.Value) -> bool:
         value: what a QuantizeLinear reads, directly or through operators that only move or limit.
     """
     node = value.producer()
-    if node is None or low.natural(value) is not None:
+    if node is None or real_constant(value) is not None or low.natural(value) is not None:
         return True
     source = g.operand(node, 0)
     if limits_of(node) is not None and source is not None:
         return in_codes(low, source)
     if moves_codes(node):
-        carried = node.inputs if node.op_type == "Concat" else node.inputs[:1]
-        return all(in_codes(low, v) for v in carried if v is not None)
+        return all(in_codes(low, v) for v in carriers(node))
     if unary(low, value) is not None:
         return True
     if g.is_op(node, *PAIRS):

@@ -160,9 +160,13 @@ def _write(
 
 
 def _constant_params(writer: Writer, node: ir.Node, array: g.Array) -> QuantParams:
-    """Return the parameters of a constant operand: a Concat's are those of its output."""
+    """Return the parameters of a constant operand: among codes that move, those of the output."""
     y = writer.params[g.name_of(writer.selection.carrier(node))]
-    return y if g.is_op(node, "Concat") else constant_params(array, y.dtype)
+    return (
+        y
+        if writer.selection.quantized[node].kind == Kind.CONCAT
+        else constant_params(array, y.dtype)
+    )
 
 
 def _coverage(

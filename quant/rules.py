@@ -66,7 +66,7 @@ RULES: dict[str, Rule] = {
         "DepthToSpace Expand Flatten Gather GlobalMaxPool Identity MaxPool Pad ReduceMax "
         "ReduceMin Reshape Resize Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze",
     ),
-    **_rows(Rule(Kind.CONCAT, None), "Concat"),
+    **_rows(Rule(Kind.CONCAT, None), "Concat Max Min"),
     **_float("its range is too wide for 8 bits", "Exp Log Pow Sqrt Reciprocal Div LogSoftmax"),
     **_float(
         "it normalizes in float",

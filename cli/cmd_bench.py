@@ -1,6 +1,7 @@
 """midge bench: the C on this machine against other engines."""
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from midge.cli.options import (
     WholeNumber,
     common_options,
     input_shape_option,
+    input_value_option,
     model_argument,
     seed_option,
 )
+from midge.convert import graph as g
 from midge.convert.bench_callgrind import Instructions, count_instructions
 from midge.convert.bench_host import CHUNK_S, CHUNKS
 from midge.convert.bench_layers import Layer, step_infos, time_layers
@@ -28,11 +31,13 @@ from midge.convert.bench_peers import (
     LITERT,
     PYTHON_VARIABLE,
     REMEDY,
+    bound_file,
     installed,
     peers_python,
 )
 from midge.convert.bench_program import FLAGS, running
 from midge.convert.compile import random_inputs, read_plan
+from midge.convert.onnx_in import read_model
 from midge.convert.plan import Plan
 from midge.convert.size import measure
 from midge.convert.target import OPTIMIZE, Target, host_target
@@ -79,6 +84,7 @@ ORT = "ONNX Runtime"
     help=f"Chunks of {1000 * CHUNK_S:.0f} ms for each candidate; they alternate.",
 )
 @input_shape_option
+@input_value_option
 @seed_option
 @common_options
 def command(
@@ -93,6 +99,7 @@ def command(
     instructions: bool,
     chunks: int,
     input_shapes: dict[str, tuple[int, ...]],
+    input_values: dict[str, float],
     seed: int,
     as_json: bool,
     quiet: bool,
@@ -108,15 +115,20 @@ def command(
         raise InputError("--tflite is for LiteRT, which only --peers runs; give that too.")
     with tempfile.TemporaryDirectory(prefix="midge-") as scratch:
         target, folder = host_target(), Path(scratch)
-        plan = read_plan(model, NAME, input_shapes, target, optimize=optimize or "speed")
+        own, others = _values(float_model, model, input_values)
+        plan = read_plan(
+            model, NAME, input_shapes, target, input_values=own, optimize=optimize or "speed"
+        )
         kind = FLOAT32 if is_float(plan) else INT8
         sample = [array[0] for array in random_inputs(plan, 1, seed)]
         if float_model is not None and any(x.dtype != np.float32 for x in sample):
             raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
         python = peers_python(python)
+        source = bound_file(model, folder / "own", input_shapes, own)
+        other = float_model and bound_file(float_model, folder / "other", input_shapes, others)
         rivals = [
             replace(rival, threads=threads)
-            for rival in _rivals(console, model, tflite, float_model, kind, python if peers else "")
+            for rival in _rivals(console, source, tflite, other, kind, python if peers else "")
         ]
         with console.working(f"Timing {model}", chunks) as progress:
             entries, _ = c_entries(plan, folder, target, kind, every=peers, threads=threads)
@@ -136,6 +148,24 @@ def command(
     console.text(machine.describe())
     console.text(f"{find_compiler().version} {' '.join(FLAGS)}; {_versions()}")
     console.result(_json(model, plan, result, threads, steps, counts, size.flash if size else None))
+
+
+def _values(
+    float_model: Path | None, model: Path, values: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the numbers that the model's inputs hold, and those that the float model's hold.
+
+    A file quantized with --input-value lacks the input that its float file still has. What neither
+    has is left to the model, which refuses it by name.
+    """
+    if float_model is None or not values:
+        return dict(values), {}
+    known, others = (
+        {g.name_of(v) for v in read_model(p, dynamic=True).graph.inputs}
+        for p in (model, float_model)
+    )
+    own = {n: v for n, v in values.items() if n in known or n not in others}
+    return own, {n: v for n, v in values.items() if n in others}
 
 
 def is_float(plan: Plan) -> bool:

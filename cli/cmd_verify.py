@@ -10,6 +10,7 @@ from midge.cli.image_options import image_options, take_images
 from midge.cli.options import (
     common_options,
     input_shape_option,
+    input_value_option,
     model_argument,
     samples_option,
     seed_option,
@@ -44,6 +45,7 @@ NOTHING = "-"
     help="A folder of C that was compiled before; by default it is written anew.",
 )
 @input_shape_option
+@input_value_option
 @seed_option
 @common_options
 def command(
@@ -53,6 +55,7 @@ def command(
     requant: str | None,
     folder: Path | None,
     input_shapes: dict[str, tuple[int, ...]],
+    input_values: dict[str, float],
     seed: int,
     as_json: bool,
     quiet: bool,
@@ -70,7 +73,7 @@ def command(
     if data is None and images.given():
         raise click.UsageError(f"{', '.join(images.given())}: only with --data and its images.")
     if data is not None:
-        graph = read_model(model, input_shapes)
+        graph = read_model(model, input_shapes, input_values=input_values)
         given = open_samples(data, graph, seed=seed, limit=samples, images=images)
     with console.working(f"Verifying {model}"):
         report = verify(
@@ -80,6 +83,7 @@ def command(
             seed=seed,
             requant=requant,
             input_shapes=input_shapes,
+            input_values=input_values,
             folder=folder,
         )
     for line in report.notices:

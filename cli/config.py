@@ -35,15 +35,20 @@ def apply_config(ctx: click.Context, parameter: click.Parameter, path: Path | No
     if path is None or ctx.resilient_parsing:
         return
     known = keys(ctx.command)
-    # A value that is a mapping (input shapes) has keys of the user's own.
+    # A value that is a mapping (input shapes and values) has keys of the user's own.
     values = read_recipe(path, {**dict.fromkeys(known, True), "input-shape": {}})
     defaults: dict[str, Any] = {}
     for key, value in values.items():
         name = known[key]
         defaults[name] = _flag(ctx.command, key, value, path) if isinstance(value, bool) else value
         if isinstance(value, Mapping):
-            defaults[name] = [f"{k}={','.join(map(str, v))}" for k, v in value.items()]
+            defaults[name] = [f"{k}={_text(v)}" for k, v in value.items()]
     ctx.default_map = {**defaults, **(ctx.default_map or {})}
+
+
+def _text(value: Any) -> str:
+    """Return what stands behind NAME= on the command line: numbers separated by commas."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _flag(command: click.Command, key: str, value: bool, path: Path) -> Any:

@@ -10,6 +10,7 @@ import yaml
 from midge.core.errors import InputError, did_you_mean
 
 Schema = Mapping[str, Any]
+TEXT = "tag:yaml.org,2002:str"
 
 
 def read_recipe(path: Path, schema: Schema) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def read_recipe(path: Path, schema: Schema) -> dict[str, Any]:
     if not isinstance(root, yaml.MappingNode):
         raise InputError(f"{path}: a recipe is a list of `key: value` lines.")
     _check(path, root, schema, "")
-    value: dict[str, Any] = yaml.safe_load(text)
+    value: dict[str, Any] = yaml.SafeLoader("").construct_document(root)
     return value
 
 
@@ -54,12 +55,24 @@ def _check(path: Path, node: yaml.MappingNode, schema: Schema, prefix: str) -> N
         if key in seen:
             raise InputError(f"{path}: line {line}: key {prefix + key!r} stands twice.")
         seen.add(key)
+        _keep_as_text(key_node, *(k for k, _ in _pairs(value_node)))
         nested = schema[key]
         if isinstance(nested, Mapping):
             if not isinstance(value_node, yaml.MappingNode):
                 raise InputError(f"{path}: line {line}: {prefix + key!r} takes keys of its own.")
             if nested:
                 _check(path, value_node, nested, f"{prefix}{key}.")
+
+
+def _pairs(node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
+    return node.value if isinstance(node, yaml.MappingNode) else []
+
+
+def _keep_as_text(*keys: yaml.Node) -> None:
+    """Let keys stay the names that they are: YAML reads an input called `on` as true."""
+    for key in keys:
+        if isinstance(key, yaml.ScalarNode):
+            key.tag = TEXT
 
 
 def dataclass_schema(record: type) -> Schema:

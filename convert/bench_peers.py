@@ -14,9 +14,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from midge.convert import bench_worker
 from midge.convert.bench_host import Laps
+from midge.convert.onnx_in import Shapes, read_model
+from midge.convert.onnx_out import write_bytes
+from midge.convert.onnx_values import Values
 from midge.core.errors import InputError, ToolError
 from midge.quant.scheme import QuantParams
 
@@ -83,6 +87,26 @@ def installed(python: str) -> dict[str, str]:
             f"{python}: is no Python 3.11 or later; --peers-python or {PYTHON_VARIABLE} names it."
         ) from error
     return {packages[package]: number for package, number in found.items()}
+
+
+def bound_file(path: Path, folder: Path, shapes: Shapes, values: Values) -> Path:
+    """Return a file that other engines can run whose inputs hold numbers: itself without any.
+
+    Args:
+        path: an ONNX file.
+        folder: where the file is written in which those inputs are constants.
+        shapes: of inputs with unknown dimensions, by name.
+        values: number by name of the input.
+
+    Raises:
+        InputError: the file or a value is at fault.
+    """
+    if not values:
+        return path
+    model = read_model(path, shapes, input_values=values)
+    out = folder / path.name
+    write_bytes(out, bytes(ir.to_proto(model).SerializeToString()))
+    return out
 
 
 @dataclass(slots=True)

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from midge.convert.canonical import canonicalize
 from midge.convert.compile import random_inputs
 from midge.convert.executor import Executor, Observation
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import Shapes, notices, read_model
+from midge.convert.onnx_values import Values
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan, PlanTensor
 from midge.convert.reference import Reference, needs_exact_kernels
@@ -90,6 +92,7 @@ def verify(
     compiler: Compiler | None = None,
     requant: str | None = None,
     input_shapes: Shapes | None = None,
+    input_values: Values | None = None,
     folder: str | Path | None = None,
 ) -> VerifyReport:
     """Compare every output and quantized tensor of a quantized file.
@@ -107,6 +110,7 @@ def verify(
         compiler: for the C; default: the first one found.
         requant: form of requantization in C, "float" or "int"; None leaves the default.
         input_shapes: shapes of inputs with unknown dimensions, by name.
+        input_values: numbers that inputs hold throughout, by name; they become constants.
         folder: C that was written before, to be held against the file; None writes it anew.
 
     Raises:
@@ -114,8 +118,10 @@ def verify(
         UnsupportedError: a node has no integer form, named.
         ToolError: the compiler or ONNX Runtime fails.
     """
-    whole = read_model(path, input_shapes)
+    whole = read_model(path, input_shapes, input_values=input_values)
     model = whole.clone()
+    if input_values:  # as `compile` does, so that C of a folder is that of this file
+        canonicalize(model)
     reduction = remove_dead_channels(model)
     plan = lower(model, name=Path(path).stem)
     unplaced = deepcopy(plan)

@@ -83,6 +83,11 @@ def test_keys_are_spelt_as_the_options() -> None:
     assert {"calib-data", "per-channel", "per-tensor", "output", "model"} <= set(keys(command))
 
 
+def test_an_input_may_have_a_name_that_yaml_takes_for_a_truth(tmp_path: Path) -> None:
+    values = run(tmp_path, "model: net.onnx\noutput: q.onnx\ninput-shape: {on: [1, 3], 7: [2]}\n")
+    assert values["input_shapes"] == {"on": [1, 3], "7": [2]}
+
+
 def test_the_number_one_is_a_value_and_not_a_yes(tmp_path: Path) -> None:
     values = run(tmp_path, "model: net.onnx\noutput: q.onnx\nsamples: 1\n")
     assert values["samples"] == 1

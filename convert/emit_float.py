@@ -165,6 +165,7 @@ def _pool2d(step: Step) -> list[Record]:
         "MIDGE_POOL_KERNEL": step.pair("kernel", *p.kernel),
         "MIDGE_POOL_STRIDE": step.pair("stride", *p.stride),
         "MIDGE_POOL_PADS": step.pair("pads", *p.pads[:2]),
+        "MIDGE_POOL_DILATION": step.pair("dilation", *p.dilation),
         "MIDGE_POOL_COUNTS": int(p.kind == "average" and not p.count_include_pad),
     }
     return [record(step, f"midge_{p.kind}_pool_f32", words, image_rows(step.y))]

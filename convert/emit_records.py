@@ -161,6 +161,7 @@ def _pool2d(step: Step) -> list[Record]:
         "MIDGE_POOL_KERNEL": step.pair("kernel", *p.kernel),
         "MIDGE_POOL_STRIDE": step.pair("stride", *p.stride),
         "MIDGE_POOL_PADS": step.pair("pads", *p.pads[:2]),
+        "MIDGE_POOL_DILATION": step.pair("dilation", *p.dilation),
     }
     if p.kind == "max":
         return [record(step, "midge_max_pool_s8", words, image_rows(step.y))]

@@ -109,16 +109,17 @@ def pool2d(p: Pool2dF32, o: Operands) -> Array:
     """Max or average pool."""
     X, size = images(o.x[0]), o.y.shape[1:3]
     if p.kind == "max":
-        views = windows(padded(X, p.pads, -np.inf), p.kernel, p.stride, size)
+        views = windows(padded(X, p.pads, -np.inf), p.kernel, p.stride, size, p.dilation)
         best = views[0].copy()
         for view in views[1:]:
             np.copyto(best, view, where=view > best)
         return best.reshape(-1, *o.y.shape)
-    acc = np.asarray(sum(windows(padded(X, p.pads, 0), p.kernel, p.stride, size)))
+    views = windows(padded(X, p.pads, 0), p.kernel, p.stride, size, p.dilation)
+    acc = np.asarray(sum(views))
     n: Any = X.dtype.type(p.kernel[0] * p.kernel[1])
     if any(p.pads) and not p.count_include_pad:
         inside = padded(np.ones((1, *X.shape[1:3], 1), X.dtype), p.pads, 0)
-        n = np.maximum(sum(windows(inside, p.kernel, p.stride, size)), 1)
+        n = np.maximum(sum(windows(inside, p.kernel, p.stride, size, p.dilation)), 1)
     mean: Array = acc / n
     return mean.reshape(-1, *o.y.shape)
 

@@ -194,18 +194,18 @@ def pool2d(p: Pool2d, o: Operands) -> Array:
     """Max or average pool."""
     X, size = images(o.x[0]), o.y.shape[1:3]
     if p.kind == "max":
-        views = windows(padded(X, p.pads, -128), p.kernel, p.stride, size)
+        views = windows(padded(X, p.pads, -128), p.kernel, p.stride, size, p.dilation)
         best = views[0].copy()
         for view in views[1:]:
             np.maximum(best, view, out=best)
         return best.reshape(-1, *o.y.shape)
     assert p.requantization is not None
     centred = padded(X.astype(np.int32) - p.x_zero_point, p.pads, 0)
-    acc = sum(windows(centred, p.kernel, p.stride, size))
+    acc = sum(windows(centred, p.kernel, p.stride, size, p.dilation))
     m = None
     if any(p.pads) and not p.count_include_pad:
         inside = padded(np.ones((1, *X.shape[1:3], 1), np.int32), p.pads, 0)
-        n = sum(windows(inside, p.kernel, p.stride, size))
+        n = sum(windows(inside, p.kernel, p.stride, size, p.dilation))
         m = arithmetic.average_multiplier(p.x_scale, p.y_scale, n)
     return _requantize(np.asarray(acc), p.requantization, m).reshape(-1, *o.y.shape)
 

@@ -28,7 +28,7 @@ def _pool(low: "Lowering", node: ir.Node, index: int) -> Stored:
     w = window_of(low, node, x)
     kind = "max" if node.op_type == "MaxPool" else "average"
     counted = bool(g.attribute(node, "count_include_pad", 0))
-    params = Pool2dF32(kind, w.kernel, w.stride, w.pads, counted)
+    params = Pool2dF32(kind, w.kernel, w.stride, w.pads, counted, w.dilation)
     return pool_step(low, node, x, params, Destination(g.name_of(node.outputs[0]), None))
 
 

@@ -30,33 +30,35 @@ class Window:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     pads: tuple[int, int, int, int]
+    dilation: tuple[int, int] = (1, 1)
 
 
 def window_of(low: "Lowering", node: ir.Node, x: Stored) -> Window:
     """Return the window of a pool.
 
     Raises:
-        UnsupportedError: it is dilated, not 1-D or 2-D, or of a rounding that has no step.
+        UnsupportedError: it is not 1-D or 2-D, or of a rounding that has no step.
     """
     if len(x.shape) not in (3, 4):
         raise fail(node, f"its input has {len(x.shape)} axes", "use a 1-D or 2-D pool")
     size = lay.image_shape(x.shape)[2:]
     if node.op_type.startswith("Global"):
         return Window((size[0], size[1]), (1, 1), (0, 0, 0, 0))
-    if any(d != 1 for d in g.attribute(node, "dilations", ())):
-        raise fail(node, "it is dilated", "use a pool without dilations")
     kernel = _image_pair(g.attribute(node, "kernel_shape"))
-    stride = _image_pair(g.attribute(node, "strides", (1,) * (len(x.shape) - 2)))
+    ones = (1,) * (len(x.shape) - 2)
+    stride = _image_pair(g.attribute(node, "strides", ones))
+    dilation = _image_pair(g.attribute(node, "dilations", ones))
+    extent = [(kernel[i] - 1) * dilation[i] + 1 for i in (0, 1)]
     top, left, bottom, right = pads_of(node)
     out = lay.image_shape(low.shape(node.outputs[0]))[2:]
     # ceil_mode lets the last window reach further than the pads say.
-    reach = [(out[i] - 1) * stride[i] + kernel[i] - size[i] - (top, left)[i] for i in (0, 1)]
+    reach = [(out[i] - 1) * stride[i] + extent[i] - size[i] - (top, left)[i] for i in (0, 1)]
     extended = (top, left, max(bottom, reach[0]), max(right, reach[1]))
     if extended != (top, left, bottom, right) and g.attribute(node, "count_include_pad", 0):
         raise fail(
             node, "ceil_mode with count_include_pad", "set ceil_mode or count_include_pad to 0"
         )
-    return Window(kernel, stride, extended)
+    return Window(kernel, stride, extended, dilation)
 
 
 def _image_pair(values: tuple[int, ...]) -> tuple[int, int]:
@@ -68,7 +70,8 @@ def max_pool(low: "Lowering", node: ir.Node, x: Stored, target: Target) -> Store
     if len(node.outputs) > 1:
         raise fail(node, "its indices are wanted", "use only the pooled values")
     w = window_of(low, node, x)
-    params = Pool2d("max", w.kernel, w.stride, w.pads, x.stored_codes.zero_point)
+    zero_point = x.stored_codes.zero_point
+    params = Pool2d("max", w.kernel, w.stride, w.pads, zero_point, dilation=w.dilation)
     return pool_step(low, node, x, params, target)
 
 
@@ -113,6 +116,7 @@ def average(
         x.codes.scale,
         target.params.scale,
         target.requantization(m),
+        w.dilation,
     )
 
 

@@ -200,6 +200,7 @@ class Pool2d:
         y_scale: float32.
         requantization: zero point and limits of an average; `m` is that of the full window, or
             s_x / s_y where the elements are summed.
+        dilation: (y, x).
     """
 
     kind: str
@@ -211,6 +212,7 @@ class Pool2d:
     x_scale: np.float32 = _ONE
     y_scale: np.float32 = _ONE
     requantization: Requantization | None = None
+    dilation: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)

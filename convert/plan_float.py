@@ -105,6 +105,7 @@ class Pool2dF32:
     stride: tuple[int, int]
     pads: tuple[int, int, int, int]
     count_include_pad: bool = False
+    dilation: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,12 +274,18 @@ def _prelu(node: ir.Node) -> str:
     return "" if channel_slopes(node) is not None else "its slopes are not one a channel"
 
 
+def _average_pool(node: ir.Node) -> str:
+    dilated = any(d != 1 for d in g.attribute(node, "dilations", ()))
+    return "it is dilated, which the 8-bit pool of ONNX Runtime cannot be" if dilated else ""
+
+
 def _one_output(node: ir.Node) -> str:
     return "" if len(node.outputs) == 1 else "its indices are wanted"
 
 
 SPECIAL = {
     "Add": _elementwise,
+    "AveragePool": _average_pool,
     "Clip": lambda n: "" if limits(n) is not None else "its limits are computed",
     "Conv": _layer,
     "ConvTranspose": _layer,

@@ -46,7 +46,7 @@ def row_window(plan: Plan, op: PlanOp) -> RowWindow | None:
         case Conv2d(weight=weight) as p:
             extent, stride, top = (weight.shape[1] - 1) * p.dilation[0] + 1, p.stride[0], p.pads[0]
         case Pool2d() as p:
-            extent, stride, top = p.kernel[0], p.stride[0], p.pads[0]
+            extent, stride, top = (p.kernel[0] - 1) * p.dilation[0] + 1, p.stride[0], p.pads[0]
         case Add() | Table():
             extent, stride, top = 1, 1, 0
         case Transpose() as p if interleaves(p, x):  # each row needs all planes

@@ -155,6 +155,7 @@ typedef struct midge_pool {
     midge_rows x, y;
     int32_t x_height, x_width, y_width;
     uint32_t y_height;
+    int32_t dilation_y, dilation_x;
     size_t channels;
 } midge_pool;
 
@@ -165,6 +166,8 @@ static inline midge_pool midge_pool_at(const midge_strip *strip, const midge_op 
     p.x_width = midge_high(op->word[MIDGE_POOL_X_SIZE]);
     p.y_height = (uint32_t)midge_low(op->word[MIDGE_POOL_Y_SIZE]);
     p.y_width = midge_high(op->word[MIDGE_POOL_Y_SIZE]);
+    p.dilation_y = midge_low(op->word[MIDGE_POOL_DILATION]);
+    p.dilation_x = midge_high(op->word[MIDGE_POOL_DILATION]);
     p.channels = (size_t)midge_high(op->word[MIDGE_POOL_CHANNELS]);
     p.x = midge_rows_at(strip, op, MIDGE_OP_X, (size_t)p.x_width * p.channels, midge_low(rings));
     p.y = midge_rows_at(strip, op, MIDGE_OP_Y, (size_t)p.y_width * p.channels, midge_high(rings));
@@ -175,13 +178,13 @@ static inline midge_pool midge_pool_at(const midge_strip *strip, const midge_op 
 static inline midge_span midge_pool_rows(const midge_pool *p, const midge_op *op, uint32_t oy) {
     const int32_t stride = midge_low(op->word[MIDGE_POOL_STRIDE]);
     const int32_t start = (int32_t)oy * stride - midge_low(op->word[MIDGE_POOL_PADS]);
-    return midge_clip(start, midge_low(op->word[MIDGE_POOL_KERNEL]), 1, p->x_height);
+    return midge_clip(start, midge_low(op->word[MIDGE_POOL_KERNEL]), p->dilation_y, p->x_height);
 }
 
 static inline midge_span midge_pool_columns(const midge_pool *p, const midge_op *op, int32_t ox) {
     const int32_t stride = midge_high(op->word[MIDGE_POOL_STRIDE]);
     const int32_t start = ox * stride - midge_high(op->word[MIDGE_POOL_PADS]);
-    return midge_clip(start, midge_high(op->word[MIDGE_POOL_KERNEL]), 1, p->x_width);
+    return midge_clip(start, midge_high(op->word[MIDGE_POOL_KERNEL]), p->dilation_x, p->x_width);
 }
 
 /* Weights of one to four output channels, and what they have accumulated. */

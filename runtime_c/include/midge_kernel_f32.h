@@ -99,7 +99,8 @@ static inline midge_image midge_pool_image(const midge_op *op) {
     p.kernel_width = midge_high(op->word[MIDGE_POOL_KERNEL]);
     p.stride_y = midge_low(op->word[MIDGE_POOL_STRIDE]);
     p.stride_x = midge_high(op->word[MIDGE_POOL_STRIDE]);
-    p.dilation_y = p.dilation_x = 1;
+    p.dilation_y = midge_low(op->word[MIDGE_POOL_DILATION]);
+    p.dilation_x = midge_high(op->word[MIDGE_POOL_DILATION]);
     p.top = midge_low(op->word[MIDGE_POOL_PADS]);
     p.left = midge_high(op->word[MIDGE_POOL_PADS]);
     p.batch = midge_low(op->word[MIDGE_POOL_CHANNELS]);

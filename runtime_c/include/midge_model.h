@@ -115,6 +115,7 @@ enum {
     MIDGE_POOL_STRIDE = 8,   /* pair: y, x */
     MIDGE_POOL_PADS = 9,     /* pair: top, left */
     MIDGE_POOL_COUNTS = 10,
+    MIDGE_POOL_DILATION = 11, /* pair: y, x */
     MIDGE_POOL_CODES = 12,
 };
 

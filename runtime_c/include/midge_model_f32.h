@@ -97,7 +97,7 @@ typedef enum midge_unary_kind {
     MIDGE_UNARY_SQRT
 } midge_unary_kind;
 
-/* midge_max_pool_f32 and midge_average_pool_f32: words MIDGE_POOL_X_SIZE to MIDGE_POOL_COUNTS;
+/* midge_max_pool_f32 and midge_average_pool_f32: words MIDGE_POOL_X_SIZE to _DILATION;
  * with MIDGE_POOL_COUNTS 1 an average divides by the number of elements inside X. N * H rows. */
 
 /* midge_softmax_f32 over the last axis of X [rows, depth]: MIDGE_SOFTMAX_ROWS, _DEPTH and this. */

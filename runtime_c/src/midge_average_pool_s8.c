@@ -15,12 +15,14 @@ typedef struct window {
  * holds x_zero_point: counted or not, it adds 0. */
 static inline void sum_lanes(const midge_pool *p, const window *w, int8_t *y, size_t c,
                              size_t count, const midge_requant *limits) {
+    const size_t step = (size_t)p->dilation_x * p->channels;
     int32_t acc[LANES] = {0};
     for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
-        const int8_t *row = midge_row(&p->x, w->image + (uint32_t)(w->rows.start + ky));
-        const int32_t pixel = w->columns.start + w->columns.first;
+        const int32_t at = w->rows.start + ky * p->dilation_y;
+        const int8_t *row = midge_row(&p->x, w->image + (uint32_t)at);
+        const int32_t pixel = w->columns.start + w->columns.first * p->dilation_x;
         const int8_t *from = row + (size_t)pixel * p->channels + c;
-        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, from += p->channels)
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, from += step)
             for (size_t i = 0; i < count; ++i)
                 acc[i] += from[i] - w->x_zero_point;
     }

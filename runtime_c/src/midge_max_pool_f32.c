@@ -13,7 +13,9 @@ static void max_pixel(const midge_image *image, const void *layer, const midge_p
         y[c] = midge_float(0xFF800000u); /* minus infinity */
     for (int32_t ky = at->rows.first; ky < at->rows.last; ++ky) {
         for (int32_t kx = at->columns.first; kx < at->columns.last; ++kx) {
-            const int32_t pixel = (at->rows.start + ky) * image->x_width + at->columns.start + kx;
+            const int32_t row = at->rows.start + ky * image->dilation_y;
+            const int32_t column = at->columns.start + kx * image->dilation_x;
+            const int32_t pixel = row * image->x_width + column;
             const midge_real *from = p->x + at->x + (size_t)pixel * image->channels;
             for (size_t c = 0; c < image->channels; ++c)
                 y[c] = from[c] > y[c] ? from[c] : y[c];

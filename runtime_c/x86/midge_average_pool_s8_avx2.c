@@ -44,13 +44,16 @@ static inline void add_wide(sums *total, __m256i part) {
 
 /* Sums channels c..c + 15 of a window. */
 static inline sums sum_window(const midge_pool *p, const window *w, size_t c) {
-    const size_t first = (size_t)(w->columns.start + w->columns.first) * p->channels + c;
+    const int32_t column = w->columns.start + w->columns.first * p->dilation_x;
+    const size_t first = (size_t)column * p->channels + c;
+    const size_t step = (size_t)p->dilation_x * p->channels;
     sums total = {_mm256_setzero_si256(), _mm256_setzero_si256()};
     __m256i part = _mm256_setzero_si256();
     int32_t room = MOST;
     for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
-        const int8_t *x = midge_row(&p->x, w->image + (uint32_t)(w->rows.start + ky)) + first;
-        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += p->channels) {
+        const int32_t row = w->rows.start + ky * p->dilation_y;
+        const int8_t *x = midge_row(&p->x, w->image + (uint32_t)row) + first;
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += step) {
             const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)x);
             part = _mm256_add_epi16(part, _mm256_cvtepi8_epi16(codes));
             if (--room == 0) {

@@ -17,16 +17,18 @@ typedef struct window {
 /* Channel c of the window's pixel in row ky and its first column. */
 static inline const int8_t *first_pixel(const midge_pool *p, const window *w, int32_t ky,
                                         size_t c) {
-    const int8_t *row = midge_row(&p->x, w->image + (uint32_t)(w->rows.start + ky));
-    return row + (size_t)(w->columns.start + w->columns.first) * p->channels + c;
+    const int32_t y = w->rows.start + ky * p->dilation_y;
+    const int32_t x = w->columns.start + w->columns.first * p->dilation_x;
+    return midge_row(&p->x, w->image + (uint32_t)y) + (size_t)x * p->channels + c;
 }
 
 /* Channels c..c + 31. */
 static inline void max_32(const midge_pool *p, const window *w, size_t c, int8_t *y) {
+    const size_t step = (size_t)p->dilation_x * p->channels;
     __m256i best = _mm256_set1_epi8(-128);
     for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
         const int8_t *x = first_pixel(p, w, ky, c);
-        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += p->channels)
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += step)
             best = _mm256_max_epi8(best, _mm256_loadu_si256((const __m256i *)(const void *)x));
     }
     _mm256_storeu_si256((__m256i *)(void *)(y + c), best);
@@ -34,10 +36,11 @@ static inline void max_32(const midge_pool *p, const window *w, size_t c, int8_t
 
 /* Channels c..c + 15. */
 static inline void max_16(const midge_pool *p, const window *w, size_t c, int8_t *y) {
+    const size_t step = (size_t)p->dilation_x * p->channels;
     __m128i best = _mm_set1_epi8(-128);
     for (int32_t ky = w->rows.first; ky < w->rows.last; ++ky) {
         const int8_t *x = first_pixel(p, w, ky, c);
-        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += p->channels)
+        for (int32_t kx = w->columns.first; kx < w->columns.last; ++kx, x += step)
             best = _mm_max_epi8(best, _mm_loadu_si128((const __m128i *)(const void *)x));
     }
     _mm_storeu_si128((__m128i *)(void *)(y + c), best);

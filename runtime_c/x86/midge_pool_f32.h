@@ -67,11 +67,13 @@ MIDGE_INLINE void midge_pool_pixel(const midge_image *image, const midge_pool_f3
     w.x = p->x + at->x;
     w.rows = (size_t)rows;
     w.columns = (size_t)columns;
-    w.x_pixel = channels;
-    w.x_row = (size_t)image->x_width * channels;
-    if (rows > 0 && columns > 0)
-        w.x += (size_t)(at->rows.start + at->rows.first) * w.x_row +
-               (size_t)(at->columns.start + at->columns.first) * channels;
+    w.x_pixel = (size_t)image->dilation_x * channels;
+    w.x_row = (size_t)image->dilation_y * (size_t)image->x_width * channels;
+    if (rows > 0 && columns > 0) {
+        const int32_t row = at->rows.start + at->rows.first * image->dilation_y;
+        const int32_t column = at->columns.start + at->columns.first * image->dilation_x;
+        w.x += (size_t)(row * image->x_width + column) * channels;
+    }
     w.start = _mm256_set1_ps(max ? midge_float(0xFF800000u) : 0.0f); /* minus infinity */
     w.divisor = _mm256_set1_ps((float)(n > 0 ? n : 1));
     w.mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)(channels % 8)), numbers);

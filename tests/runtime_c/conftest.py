@@ -168,7 +168,8 @@ class Network:
         r = Requantization(m, zero_points[1]) if kind == "average" else None
         self.op(
             Pool2d(
-                kind, kernel, stride, pads, zero_points[0], count_include_pad, x_scale, y_scale, r
+                *(kind, kernel, stride, pads, zero_points[0]),
+                *(counted, x_scale, y_scale, r, dilation),
             ),
             self.codes(*shape),
         )
@@ -251,6 +252,8 @@ def add_pools(net):
     net.pool((1, 5, 5, 9), (3, 3), (1, 1), (1, 1, 1, 1), "average", True)
     net.pool((1, 8, 8, 16), (8, 8), (1, 1), (0, 0, 0, 0), "average")
     net.pool((1, 1, 40, 3), (1, 4), (1, 4), (0, 0, 0, 0), "max")
+    for kind in ("max", "average"):
+        net.pool((2, 9, 8, 5), (3, 2), (2, 1), (2, 1, 1, 2), kind, dilation=(2, 3))
 
 
 def add_moves(net):

@@ -90,12 +90,15 @@ class Reference:
     def pool2d(p, x):
         N, H, W, C = x.shape
         t, left, b, r = p.pads
-        OH = (H + t + b - p.kernel[0]) // p.stride[0] + 1
-        OW = (W + left + r - p.kernel[1]) // p.stride[1] + 1
+        spans = [(k - 1) * d + 1 for k, d in zip(p.kernel, p.dilation, strict=True)]
+        OH = (H + t + b - spans[0]) // p.stride[0] + 1
+        OW = (W + left + r - spans[1]) // p.stride[1] + 1
         y = np.zeros((N, OH, OW, C), np.int8)
         for oy, ox in itertools.product(range(OH), range(OW)):
             y0, x0 = oy * p.stride[0] - t, ox * p.stride[1] - left
-            window = x[:, max(y0, 0) : y0 + p.kernel[0], max(x0, 0) : x0 + p.kernel[1]]
+            ys = [y for y in range(y0, y0 + spans[0], p.dilation[0]) if 0 <= y < H]
+            xs = [v for v in range(x0, x0 + spans[1], p.dilation[1]) if 0 <= v < W]
+            window = x[:, ys][:, :, xs]
             if p.kind == "max":
                 y[:, oy, ox] = window.max(axis=(1, 2))
                 continue

@@ -200,6 +200,8 @@ def add_reductions(net):
         net.op(pool, net.real(1, 6, 7, 5), shape=(1, 3, 7, 5))
         pool = Pool2dF32(kind, (2, 2), (2, 2), (0, 0, 0, 0), counted)
         net.op(pool, net.real(2, 4, 4, 9), shape=(2, 2, 2, 9))
+        pool = Pool2dF32(kind, (3, 2), (2, 1), (2, 1, 1, 2), counted, (2, 3))
+        net.op(pool, net.real(2, 9, 8, 5), shape=(2, 4, 8, 5))
 
 
 def add_moves(net):

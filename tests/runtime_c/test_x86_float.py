@@ -282,6 +282,7 @@ def pool(calls, kernel, p, size, x, rows=None):
         "MIDGE_POOL_KERNEL": p.kernel,
         "MIDGE_POOL_STRIDE": p.stride,
         "MIDGE_POOL_PADS": p.pads[:2],
+        "MIDGE_POOL_DILATION": p.dilation,
         "MIDGE_POOL_COUNTS": int(p.kind == "average" and not p.count_include_pad),
     }
     buffers = {"MIDGE_OP_X": x, "MIDGE_OP_Y": y}
@@ -291,11 +292,13 @@ def pool(calls, kernel, p, size, x, rows=None):
 
 @pytest.mark.parametrize(("kind", "counted"), [("max", False), ("average", 0), ("average", 1)])
 @pytest.mark.parametrize("C", [*range(1, 18), 31, 32, 41])
-def test_pools_give_the_bits_of_portable_c(level, C, kind, counted):
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
+def test_pools_give_the_bits_of_portable_c(level, C, kind, counted, dilation):
     suffix, calls = level
     rng = np.random.default_rng([SEED, C])
     kernel = f"midge_{kind}_pool_f32"
-    p = Pool2dF32(kind, (3, 2), (2, 1), (1, 1, 1, 0), bool(counted))
+    pads = (dilation[0], dilation[1], dilation[0], 0)
+    p = Pool2dF32(kind, (3, 2), (2, 1), pads, bool(counted), dilation)
     x = rng.normal(0, 1, (2, 6, 7, C)).astype(f32)
     x[1, 2, :, 0] = SPECIAL
     want = pool(calls, kernel, p, (3, 7), x)

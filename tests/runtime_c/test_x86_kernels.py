@@ -297,6 +297,7 @@ def pool(calls, codes, window, kind, x, counts=0, **options):
         "MIDGE_POOL_KERNEL": w.kernel,
         "MIDGE_POOL_STRIDE": w.stride,
         "MIDGE_POOL_PADS": w.pads[:2],
+        "MIDGE_POOL_DILATION": w.dilation,
         "MIDGE_POOL_COUNTS": counts,
         "MIDGE_POOL_CODES": codes(*zero_points, -100 if kind == "average" else -128, 120),
         "MIDGE_OP_RINGS": rings,
@@ -314,6 +315,7 @@ POOLS = [
     ((3, 3), (2, 2), (1, 1, 1, 1), (6, 7)),
     ((3, 2), (1, 1), (2, 1, 0, 1), (4, 5)),
     ((1, 4), (1, 3), (0, 0, 0, 3), (1, 9)),
+    ((3, 2), (2, 1), (2, 2, 1, 0), (9, 8), (2, 3)),
 ]
 
 
@@ -322,7 +324,8 @@ POOLS = [
 def test_pools_of_every_number_of_channels(calls, kernel_call, kind, shape):
     rng = np.random.default_rng(len(kind))
     for channels in (*range(1, 19), 31, 32, 33, 50):
-        window = Window(rng, channels, *shape, images=2)
+        dilation = shape[4] if shape[4:] else (1, 1)
+        window = Window(rng, channels, *shape[:4], dilation=dilation, images=2)
         counts = int(kind == "average" and channels % 2)
         pool(calls, kernel_call.codes, window, kind, rng.choice(["random", "extreme"]), counts)
 

@@ -135,7 +135,8 @@ def _binary(step: Step) -> list[Record]:
         flags = "MIDGE_BINARY_CONSTANT" + " | MIDGE_BINARY_SWAPPED" * p.swapped
     kind = f"MIDGE_PAIR(MIDGE_BINARY_{p.kind.upper()}, {flags})"
     words = broadcast_words(step, b, at, kind)
-    return [record(step, "midge_pow_f32" if p.kind == "pow" else "midge_binary_f32", words)]
+    kernels = {"pow": "midge_pow_f32", **dict.fromkeys(("fmod", "mod"), "midge_mod_f32")}
+    return [record(step, kernels.get(p.kind, "midge_binary_f32"), words)]
 
 
 def _unary(step: Step) -> list[Record]:

@@ -89,6 +89,8 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "min": minimum,
     "prelu": prelu,
     "pow": np.power,
+    "fmod": np.fmod,
+    "mod": np.mod,
 }
 
 UNARY: dict[str, Unary] = {

@@ -61,6 +61,12 @@ def _pow(low: "Lowering", node: ir.Node, index: int) -> Stored:
     return combine(low, name, "pow", operand(low, node, 0), exponent)
 
 
+def _mod(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    kind = "fmod" if g.attribute(node, "fmod", 0) else "mod"
+    a, b = (operand(low, node, i) for i in (0, 1))
+    return combine(low, g.name_of(node.outputs[0]), kind, a, b)
+
+
 def _prelu(low: "Lowering", node: ir.Node, index: int) -> Stored:
     return combine(
         low, g.name_of(node.outputs[0]), "prelu", operand(low, node, 0), operand(low, node, 1)
@@ -167,6 +173,7 @@ ELEMENTWISE_F32: dict[str, Callable[["Lowering", ir.Node, int], Stored]] = {
     **dict.fromkeys(UNARY_FORMS, _unary),
     **dict.fromkeys(BINARY_KINDS, _binary),
     "BatchNormalization": _batch_norm,
+    "Mod": _mod,
     "PRelu": _prelu,
     "Pow": _pow,
 }

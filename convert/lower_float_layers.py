@@ -1,7 +1,7 @@
 """Lowers Conv, Gemm and MatMul in float32, with float weights or int8 weights and their scales."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.layout import Layout
+from midge.convert.lower_axes import expand
 from midge.convert.lower_layers import pads_of, pair, rows_first
 from midge.convert.lower_params import dequantizes_constant, fail, real_constant, weight
 from midge.convert.lower_program import Stored
@@ -170,26 +171,21 @@ def rows_step(
 
 
 def _activations(low: "Lowering", node: ir.Node, name: str, a: Stored, b: Stored) -> Stored:
-    """Lower A [..., M, K] times B [..., K, N], either with one batch for all of the other's."""
+    """Lower A [..., M, K] times B [..., K, N]; a vector is one row, or one column."""
     shape = low.shape(node.outputs[0])
-    if min(len(a.shape), len(b.shape)) < 2:
-        raise fail(node, "an operand is a vector", "give it two axes with Reshape")
-    batches = [prod(x.shape[:-2]) for x in (a, b)]
-    full = [x.shape[:-2] == shape[:-2] for x in (a, b)]
-    if not all(whole or count == 1 for whole, count in zip(full, batches, strict=True)):
-        raise fail(
-            node,
-            f"it multiplies {list(a.shape)} and {list(b.shape)}",
-            "repeat one operand with Expand so that the leading axes agree",
-        )
-    a, b = (low.program.reorder(x, lay.identity(x.shape), "in_order") for x in (a, b))
-    inputs = [
-        low.program.view(x, (count, *x.shape[-2:]))
-        for x, count in zip((a, b), batches, strict=True)
-    ]
-    storage = (prod(shape[:-2]), *shape[-2:])
+    a = replace(a, shape=(1, *a.shape)) if len(a.shape) == 1 else a
+    b = replace(b, shape=(*b.shape, 1)) if len(b.shape) == 1 else b
+    leading = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    inputs = []
+    for x in (a, b):
+        count, whole = prod(x.shape[:-2]), (*leading, *x.shape[-2:])
+        if count not in (1, prod(leading)):  # the kernel repeats all of an operand, or nothing
+            x, count = expand(low, g.label(node), x, whole), prod(leading)
+        x = low.program.reorder(x, lay.identity(x.shape), "in_order")
+        inputs.append(low.program.view(x, (count, *x.shape[-2:])))
+    storage = (prod(leading), a.shape[-2], b.shape[-1])
     y = low.program.new(name, shape, lay.identity(shape), None, storage=storage)
-    return low.program.op(g.label(node), MatMulF32(), inputs, y, prod(shape) * a.shape[-1])
+    return low.program.op(g.label(node), MatMulF32(), inputs, y, prod(storage) * a.shape[-1])
 
 
 def takes_limits(node: ir.Node) -> bool:

@@ -1,7 +1,7 @@
 """Lowers normalizations of real values as chains of reductions and elementwise steps."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,28 +22,46 @@ Array = g.Array
 MVN_EPSILON = 1e-9  # of MeanVarianceNormalization, added to the deviation
 
 
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What normalizes a tensor.
+
+    Args:
+        mean: over some axes, which are kept with size 1.
+        centred: x - mean.
+        deviation: root of the mean square of that.
+    """
+
+    mean: Stored
+    centred: Stored
+    deviation: Stored
+
+
 def _source(low: "Lowering", node: ir.Node) -> Stored:
     assert node.inputs[0] is not None
     return low.reals.of(node.inputs[0])
 
 
-def _centred(low: "Lowering", name: str, x: Stored, axes: Sequence[int]) -> tuple[Stored, Stored]:
-    """Return x - mean and the mean of its squares, over these axes."""
+def _moments(
+    low: "Lowering", name: str, x: Stored, axes: Sequence[int], epsilon: float | None
+) -> Moments:
+    """Return the moments over these axes; without an epsilon it is not added to the variance."""
     shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
     mean = reduce(low, f"{name}_mean", "mean", x, axes, shape)
     centred = combine(low, f"{name}_centred", "sub", x, mean)
     squares = apply(low, f"{name}_squares", "square", centred)
-    return centred, reduce(low, f"{name}_variance", "mean", squares, axes, shape)
+    variance = reduce(low, f"{name}_variance", "mean", squares, axes, shape)
+    if epsilon is not None:
+        variance = combine(low, f"{name}_eps", "add", variance, np.array([epsilon], np.float32))
+    return Moments(mean, centred, apply(low, f"{name}_deviation", "sqrt", variance))
 
 
 def normalized(
     low: "Lowering", name: str, x: Stored, axes: Sequence[int], epsilon: float
 ) -> Stored:
     """Return (x - mean) / sqrt(variance + epsilon) over some axes."""
-    centred, variance = _centred(low, name, x, axes)
-    raised = combine(low, f"{name}_eps", "add", variance, np.array([epsilon], np.float32))
-    deviation = apply(low, f"{name}_deviation", "sqrt", raised)
-    return combine(low, f"{name}_normal", "div", centred, deviation)
+    moments = _moments(low, name, x, axes, epsilon)
+    return combine(low, f"{name}_normal", "div", moments.centred, moments.deviation)
 
 
 def _finished(
@@ -56,12 +74,19 @@ def _finished(
 
 
 def _layer_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:
-    """Normalize over the last axes."""
-    if len(node.outputs) > 1:
-        raise fail(node, "its mean or deviation is wanted", "use only the normalized values")
-    x, name = _source(low, node), g.name_of(node.outputs[0])
-    axes = list(range(g.attribute(node, "axis", -1) % len(x.shape), len(x.shape)))
-    y = normalized(low, name, x, axes, g.attribute(node, "epsilon", 1e-5))
+    """Normalize over the last axes; the mean and 1 / deviation are further outputs."""
+    name = g.name_of(node.outputs[0])
+    if node not in low.reals.moments:
+        x = _source(low, node)
+        axes = list(range(g.attribute(node, "axis", -1) % len(x.shape), len(x.shape)))
+        epsilon = g.attribute(node, "epsilon", 1e-5)
+        low.reals.moments[node] = _moments(low, name, x, axes, epsilon)
+    moments = low.reals.moments[node]
+    if index == 1:
+        return moments.mean
+    if index == 2:
+        return apply(low, g.name_of(node.outputs[2]), "reciprocal", moments.deviation)
+    y = combine(low, f"{name}_normal", "div", moments.centred, moments.deviation)
     bias = operand(low, node, 2) if g.operand(node, 2) is not None else None
     return _finished(low, name, y, operand(low, node, 1), bias)
 
@@ -99,12 +124,10 @@ def _mean_variance_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:
     """Return (x - mean) / (deviation + 1e-9)."""
     x, name = _source(low, node), g.name_of(node.outputs[0])
     axes = [a % len(x.shape) for a in g.attribute(node, "axes", (0, 2, 3))]
-    centred, variance = _centred(low, name, x, sorted(axes))
-    deviation = apply(low, f"{name}_deviation", "sqrt", variance)
+    moments = _moments(low, name, x, sorted(axes), None)
     epsilon = np.array([MVN_EPSILON], np.float32)
-    return combine(
-        low, name, "div", centred, combine(low, f"{name}_eps", "add", deviation, epsilon)
-    )
+    raised = combine(low, f"{name}_eps", "add", moments.deviation, epsilon)
+    return combine(low, name, "div", moments.centred, raised)
 
 
 def _lp_norm(low: "Lowering", node: ir.Node, index: int) -> Stored:

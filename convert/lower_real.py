@@ -24,7 +24,7 @@ from midge.convert.lower_dynamic import DynamicLayer, find_dynamic, lower_dynami
 from midge.convert.lower_float_elementwise import ELEMENTWISE_F32
 from midge.convert.lower_float_layers import LAYERS_F32, Layer, takes_limits
 from midge.convert.lower_float_moves import MOVES_F32
-from midge.convert.lower_float_norms import NORMS_F32
+from midge.convert.lower_float_norms import NORMS_F32, Moments
 from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
 from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_word, operands
@@ -86,6 +86,7 @@ class Reals:
         self._position = {node: i for i, node in enumerate(low.model.graph)}
         self.computed: list[ir.Node] = []  # operators that became float steps, in order
         self.recurrent: dict[tuple[ir.Node, int], Stored] = {}  # layer, direction -> its steps
+        self.moments: dict[ir.Node, Moments] = {}  # LayerNormalization -> what normalizes
         self.quantized: dict[int, int] = {}  # float tensor -> its codes of a DynamicQuantize
 
     def of(self, value: ir.Value) -> Stored:

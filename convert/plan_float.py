@@ -71,7 +71,8 @@ class BinaryF32:
     """Elementwise function of two tensors of equal rank; axes of size 1 are repeated.
 
     Args:
-        kind: "add", "sub", "mul", "div", "max", "min", "prelu" (a, or b * a below 0) or "pow".
+        kind: "add", "sub", "mul", "div", "max", "min", "prelu" (a, or b * a below 0), "pow",
+            "fmod" (remainder with the sign of a) or "mod" (with that of b).
         constant: float32 second operand of the step, None where it is an activation.
         swapped: the constant is the first operand of the function.
     """

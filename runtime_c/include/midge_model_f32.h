@@ -34,7 +34,7 @@ enum {
     MIDGE_MATMUL_B_PITCH = 9,
 };
 
-/* midge_binary_f32 and midge_pow_f32: y = a op b. Y is written in order. */
+/* midge_binary_f32, midge_pow_f32 and midge_mod_f32: y = a op b. Y is written in order. */
 enum {
     MIDGE_BINARY_B = 3,     /* arena offset, or data offset of a constant */
     MIDGE_BINARY_KIND = 4,  /* pair: a midge_binary_kind, MIDGE_BINARY_CONSTANT or _SWAPPED */
@@ -57,7 +57,9 @@ typedef enum midge_binary_kind {
     MIDGE_BINARY_MAX,
     MIDGE_BINARY_MIN,
     MIDGE_BINARY_PRELU, /* a, or a * b where a < 0 */
-    MIDGE_BINARY_POW    /* midge_pow_f32 only */
+    MIDGE_BINARY_POW,   /* midge_pow_f32 only */
+    MIDGE_BINARY_FMOD,  /* from here midge_mod_f32 */
+    MIDGE_BINARY_MOD
 } midge_binary_kind;
 
 /* midge_clip_f32: MIDGE_MAP_COUNT and the limits.
@@ -149,6 +151,7 @@ void midge_math_f32(const midge_strip *strip, const midge_op *op);
 void midge_matmul_f32(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_f32(const midge_strip *strip, const midge_op *op);
 void midge_pad_f32(const midge_strip *strip, const midge_op *op);
+void midge_mod_f32(const midge_strip *strip, const midge_op *op);
 void midge_pow_f32(const midge_strip *strip, const midge_op *op);
 void midge_reduce_f32(const midge_strip *strip, const midge_op *op);
 void midge_simple_f32(const midge_strip *strip, const midge_op *op);

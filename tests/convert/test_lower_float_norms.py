@@ -27,6 +27,14 @@ GRAPHS = {
         ROWS,
         21,
     ),
+    "of layers, with what they were normalized by": (
+        """(float[2,3,6] x) => (float[2,3,6] y, float[2,1,1] m, float[2,1,1] d, float[2,3,1] i)
+        { y, m, d = LayerNormalization<axis=1, epsilon=0.1>(x, s, t)
+          u = Neg(x)
+          v, n, i = LayerNormalization(u, s) }""",
+        ROWS,
+        17,
+    ),
     "by norms": (
         """(float[2,3,4,5] x) => (float[2,3,4,5] a, float[2,3,4,5] b, float[2,3,4,5] c)
         { a = LpNormalization<axis=1, p=1>(x)

@@ -181,6 +181,13 @@ def add_elementwise(net):
     nan[:, 0, 3:6] = np.nan, np.inf, -np.inf
     for kind in ("max", "min"):
         net.op(BinaryF32(kind), nan, nan[:, :, ::-1].copy())
+    edges = f32([[0.0, -0.0, 1e-40, 9, 7, -7, 6, -6, 5.5, -5.5, 3e38, -1e-20]])
+    divisors = f32([[2, 2, 1e-41, 2, 3, 3, -3, -3, np.inf, np.inf, 0.7, 1]])
+    for kind in ("fmod", "mod"):
+        divisor = net.real(1, 50)
+        divisor += np.copysign(f32(0.5), divisor)  # as above
+        net.op(BinaryF32(kind), net.real(3, 50), divisor)
+        net.op(BinaryF32(kind), np.stack([edges, -edges]), np.stack([divisors, divisors]))
     for kind in UNARY:
         x = net.real(331, scale=3)
         x = np.abs(x) + f32(1e-3) if kind in ("log", "sqrt") else x

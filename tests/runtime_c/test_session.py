@@ -63,12 +63,12 @@ int main(void) {
 """
 
 MATHEMATICAL = {
-    *("midge_exp_f32", "midge_math_f32", "midge_pow_f32", "midge_softmax_f32"),
+    *("midge_exp_f32", "midge_math_f32", "midge_mod_f32", "midge_pow_f32", "midge_softmax_f32"),
     *("midge_gru_f32", "midge_lstm_f32", "midge_rnn_f32", "midge_trig_f32"),
 }
 LIBRARY = {  # what they may call
     *("ceilf", "erff", "expf", "expm1f", "floorf", "log1pf", "logf"),
-    *("powf", "rintf", "sqrtf", "tanhf"),
+    *("powf", "rintf", "sqrtf", "tanhf", "fmodf", "copysignf"),
     *("sinf", "cosf", "tanf", "atanf", "sinhf", "coshf", "asinhf"),
 }
 

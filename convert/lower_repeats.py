@@ -14,6 +14,7 @@ from midge.convert.lower_axes import expand, pick, repeat, take, transposed
 from midge.convert.lower_params import fail
 from midge.convert.lower_program import Stored
 from midge.convert.lower_target import Destination
+from midge.convert.resize_axes import COORDINATES, Axis, axes_of, in_float32, mode_of
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -24,6 +25,17 @@ ROUNDINGS: dict[str, Callable[[Fraction], int]] = {
     "ceil": ceil,
     "round_prefer_floor": lambda x: ceil(x - HALF),
     "round_prefer_ceil": lambda x: floor(x + HALF),
+}
+# Where element i of m lies among n, where the scale is m / n.
+EXACT: dict[str, Callable[[int, int, int], Fraction]] = {
+    **dict.fromkeys(
+        ("half_pixel", "half_pixel_symmetric"), lambda i, n, m: (i + HALF) * Fraction(n, m) - HALF
+    ),
+    "pytorch_half_pixel": lambda i, n, m: (
+        (i + HALF) * Fraction(n, m) - HALF if m > 1 else Fraction(0)
+    ),
+    "asymmetric": lambda i, n, m: Fraction(i * n, m),
+    "align_corners": lambda i, n, m: Fraction(i * (n - 1), max(m - 1, 1)),
 }
 
 
@@ -49,8 +61,7 @@ def _resize(
     x, shape = sources[0], low.shape(node.outputs[0])
     if g.attribute(node, "mode", "nearest") != "nearest":
         raise fail(node, f"its mode is {g.attribute(node, 'mode')}", "resize with mode nearest")
-    sizes = enumerate(zip(x.shape, shape, strict=True))
-    picked = [nearest(node, axis, n, size) for axis, (n, size) in sizes]
+    picked = [nearest(node, axis) for axis in axes_of(node, x.shape, shape)]
     times = [-(-size // n) for n, size in zip(x.shape, shape, strict=True)]
     even = [list(np.repeat(range(n), k)) for n, k in zip(x.shape, times, strict=True)]
     if picked == even:
@@ -58,28 +69,18 @@ def _resize(
     return _pick(low, node, x, picked, target)
 
 
-def nearest(node: ir.Node, axis: int, n: int, size: int) -> list[int]:
-    """Return the elements that a nearest Resize takes along one axis of n, `size` of them."""
-    scales, axes = g.constant(g.operand(node, 2)), g.attribute(node, "axes", ())
-    if scales is not None and scales.size:
-        where = {a: float(s) for a, s in zip(axes or range(len(scales)), scales, strict=True)}
-        if where.get(axis, 1.0) * n != size:
-            raise fail(
-                node, f"it scales an axis of {n} by {where[axis]:.6g}", "use a scale that fits"
-            )
-    mode = g.attribute(node, "coordinate_transformation_mode", "half_pixel")
+def nearest(node: ir.Node, axis: Axis) -> list[int]:
+    """Return the elements that a nearest Resize takes along one axis."""
+    mode, n, size = mode_of(node), axis.n, axis.m
     rounding = ROUNDINGS[g.attribute(node, "nearest_mode", "round_prefer_floor")]
-    ratio = Fraction(n, size)
-    spans: dict[str, Callable[[int], Fraction]] = {
-        "half_pixel": lambda i: (i + HALF) * ratio - HALF,
-        "half_pixel_symmetric": lambda i: (i + HALF) * ratio - HALF,
-        "pytorch_half_pixel": lambda i: (i + HALF) * ratio - HALF if size > 1 else Fraction(0),
-        "asymmetric": lambda i: i * ratio,
-        "align_corners": lambda i: Fraction(i * (n - 1), max(size - 1, 1)),
-    }
-    if mode not in spans or g.attribute(node, "keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise fail(node, f"its coordinates are {mode}", "use half_pixel or asymmetric")
-    return [min(max(rounding(spans[mode](i)), 0), n - 1) for i in range(size)]
+    if mode in EXACT and axis.scale in (size / n, np.float32(size / n)):
+        places = [EXACT[mode](i, n, size) for i in range(size)]
+    else:
+        narrow = in_float32(axis)
+        places = [Fraction(float(COORDINATES[mode](np.float32(i), narrow))) for i in range(size)]
+    if mode == "tf_crop_and_resize" and not all(0 <= at <= n - 1 for at in places):
+        raise fail(node, "it takes elements from outside of its input", "resize with mode linear")
+    return [min(max(rounding(at), 0), n - 1) for at in places]
 
 
 def _gather(

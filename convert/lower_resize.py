@@ -1,11 +1,10 @@
 """Lowers linear and cubic Resize: along each axis in turn, weighted sums of a few elements.
 
-Source of the weights: ONNX, operator Resize, with the coordinates that ONNX Runtime takes.
+Source of the weights: ONNX, operator Resize.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import floor, prod
+from math import ceil, floor, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,57 +14,13 @@ from midge.convert import graph as g
 from midge.convert import layout as lay
 from midge.convert.lower_axes import by_axes
 from midge.convert.lower_float_moves import MOVES_F32
-from midge.convert.lower_params import fail
+from midge.convert.lower_float_values import combine
 from midge.convert.lower_program import Stored
 from midge.convert.plan_general import ResampleF32
+from midge.convert.resize_axes import COORDINATES, Axis, axes_of, mode_of
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis of a Resize.
-
-    Args:
-        n: elements of the input.
-        m: elements of the output.
-        scale: from input to output.
-        roi: (start, end) of tf_crop_and_resize, in shares of the axis.
-    """
-
-    n: int
-    m: int
-    scale: float
-    roi: tuple[float, float] = (0.0, 1.0)
-
-    @property
-    def changes(self) -> bool:
-        """Whether the output differs from the input."""
-        return self.n != self.m or self.scale != 1 or self.roi != (0.0, 1.0)
-
-
-def _cropped(i: int, axis: Axis) -> float:
-    start, end = axis.roi
-    if axis.m == 1:
-        return 0.5 * (start + end) * (axis.n - 1)
-    return start * (axis.n - 1) + i * (end - start) * (axis.n - 1) / (axis.m - 1)
-
-
-def _symmetric(i: int, axis: Axis) -> float:
-    adjustment = axis.m / (axis.scale * axis.n)
-    return axis.n / 2 * (1 - adjustment) + (i + 0.5) / axis.scale - 0.5
-
-
-# Where in the input an output element lies.
-COORDINATES: dict[str, Callable[[int, Axis], float]] = {
-    "align_corners": lambda i, axis: i * (axis.n - 1) / max(axis.m - 1, 1),
-    "asymmetric": lambda i, axis: i / axis.scale,
-    "half_pixel": lambda i, axis: (i + 0.5) / axis.scale - 0.5,
-    "half_pixel_symmetric": _symmetric,
-    "pytorch_half_pixel": lambda i, axis: (i + 0.5) / axis.scale - 0.5 if axis.m > 1 else 0.0,
-    "tf_crop_and_resize": _cropped,
-}
 
 
 def _resize(low: "Lowering", node: ir.Node, index: int) -> Stored:
@@ -75,78 +30,68 @@ def _resize(low: "Lowering", node: ir.Node, index: int) -> Stored:
         return MOVES_F32["Resize"](low, node, index)
     assert node.inputs[0] is not None
     x, name = low.reals.of(node.inputs[0]), g.name_of(node.outputs[0])
-    axes = _axes(node, x.shape, low.shape(node.outputs[0]))
+    axes, mode = axes_of(node, x.shape, low.shape(node.outputs[0])), mode_of(node)
+    if mode == "align_corners" and not all(axis.fits for axis in axes):
+        low.notices.append(
+            f"{g.label(node)} (Resize) aligns corners with scales that give no whole size: it is "
+            "computed as ONNX defines it, which ONNX Runtime does not."
+        )
     changed = [a for a, axis in enumerate(axes) if axis.changes]
+    value = float(g.attribute(node, "extrapolation_value", 0.0))
+    outside = _outside(axes) if value and mode == "tf_crop_and_resize" else None
     for a in changed:
-        made = name if a == changed[-1] else f"{name}_{a}"
+        made = name if a == changed[-1] and outside is None else f"{name}_{a}"
         x = _along(low, node, made, x, a, taps(node, axes[a]))
-    return x
+    return x if outside is None else combine(low, name, "add", x, value * outside)
 
 
-def _axes(node: ir.Node, before: Sequence[int], after: Sequence[int]) -> list[Axis]:
-    """Return every axis, scaled or not.
-
-    Raises:
-        UnsupportedError: the form is one that engines disagree on, or it depends on the input.
-    """
-    policy = g.attribute(node, "keep_aspect_ratio_policy", "stretch")
-    if policy != "stretch":
-        raise fail(node, f"its keep_aspect_ratio_policy is {policy}", "give all sizes")
-    rank = len(before)
-    where = [a % rank for a in g.attribute(node, "axes", ()) or range(rank)]
-    scales, roi = g.constant(g.operand(node, 2)), g.constant(g.operand(node, 1))
-    axes = [Axis(n, m, m / n) for n, m in zip(before, after, strict=True)]
-    mode = g.attribute(node, "coordinate_transformation_mode", "half_pixel")
-    for i, a in enumerate(where):
-        scale = float(scales[i]) if scales is not None and scales.size else after[a] / before[a]
-        span = (0.0, 1.0)
-        if mode == "tf_crop_and_resize":
-            if roi is None:
-                raise fail(node, "its roi is computed", "make it a constant")
-            span = (float(roi[i]), float(roi[i + len(where)]))
-        axes[a] = Axis(before[a], after[a], scale, span)
-        if mode == "align_corners" and abs(scale * before[a] - after[a]) > 1e-3:
-            raise fail(
-                node, f"it aligns corners and scales {before[a]} by {scale:.6g}", "give sizes"
-            )
-        if g.attribute(node, "antialias", 0) and scale < 1:
-            raise fail(node, "its antialias is set", "export it without antialias")
-    return axes
+def _outside(axes: Sequence[Axis]) -> g.Array | None:
+    """Return float32 1 where an element comes from outside of the input, or None if none does."""
+    found = np.zeros((1,) * len(axes), bool)
+    for a, axis in enumerate(axes):
+        places = np.array([COORDINATES["tf_crop_and_resize"](i, axis) for i in range(axis.m)])
+        beyond = (places < 0) | (places > axis.n - 1)
+        if beyond.any():
+            found = found | beyond.reshape([-1 if k == a else 1 for k in range(len(axes))])
+    return found.astype(np.float32) if found.any() else None
 
 
 def taps(node: ir.Node, axis: Axis) -> ResampleF32:
     """Return which elements an output element is made of, and their weights."""
-    mode = g.attribute(node, "coordinate_transformation_mode", "half_pixel")
-    cubic = g.attribute(node, "mode") == "cubic"
+    mode, cubic = mode_of(node), g.attribute(node, "mode") == "cubic"
     a = float(g.attribute(node, "cubic_coeff_a", -0.75))
-    outside = bool(g.attribute(node, "exclude_outside", 0))
+    antialias = bool(g.attribute(node, "antialias", 0))
+    # ONNX Runtime knows it of cubic and of antialiasing weights only.
+    excludes = (cubic or antialias) and bool(g.attribute(node, "exclude_outside", 0))
+    # An antialiasing filter is as much wider as the output is smaller.
+    shrink = min(float(axis.scale), 1.0) if antialias else 1.0
+    reach = ceil((2 if cubic else 1) / shrink)
     index, weight = [], []
     for i in range(axis.m):
         at = COORDINATES[mode](i, axis)
-        base, ratio = floor(at), at - floor(at)
-        places = np.arange(base - 1, base + 3) if cubic else np.arange(base, base + 2)
-        w = _cubic(ratio, a) if cubic else np.array([1 - ratio, ratio])
+        places = np.arange(floor(at) - reach + 1, floor(at) + reach + 1)
+        distance = shrink * np.abs(places - at)
+        w = _cubic(distance, a) if cubic else np.maximum(1 - distance, 0)
         if mode == "tf_crop_and_resize" and not 0 <= at <= axis.n - 1:
-            if g.attribute(node, "extrapolation_value", 0.0):
-                raise fail(node, "it extrapolates with a value", "use extrapolation_value 0")
             w = 0 * w
-        elif outside and cubic:
-            w = w * ((places >= 0) & (places < axis.n))
+        else:
+            if excludes:
+                w = w * ((places >= 0) & (places < axis.n))
             w = w / w.sum()
         index.append(np.clip(places, 0, axis.n - 1))
         weight.append(w)
     return ResampleF32(np.array(index, np.int32), np.array(weight, np.float32))
 
 
-def _cubic(t: float, a: float) -> g.Array:
-    """Return the weights of the elements at -1, 0, 1 and 2 for a place t of the way from 0 to 1.
+def _cubic(distance: g.Array, a: float) -> g.Array:
+    """Return the weights of elements at these distances.
 
     Source: Keys, "Cubic convolution interpolation for digital image processing", 1981, eq. 15.
     """
-    d = np.abs(np.array([-1.0, 0.0, 1.0, 2.0]) - t)
+    d = distance
     near = (a + 2) * d**3 - (a + 3) * d**2 + 1
     far = a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
-    weights: g.Array = np.where(d <= 1, near, far)
+    weights: g.Array = np.where(d <= 1, near, np.where(d < 2, far, 0.0))
     return weights
 
 

@@ -34,6 +34,15 @@ CASES = {
         [None, np.float32([1, 1, 0.5, 0.5])],
         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
     ),
+    "Resize by a third": ([None, np.float32([1, 1, 1.3, 0.7])], {}),
+    "Resize by a third, asymmetric": (
+        [None, np.float32([1, 1, 1.3, 0.7])],
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"},
+    ),
+    "Resize a part": (
+        [np.float32([0, 0, 0.2, 0, 1, 1, 0.7, 1]), None, np.array([1, 8, 4, 9])],
+        {"coordinate_transformation_mode": "tf_crop_and_resize", "nearest_mode": "floor"},
+    ),
     "Resize unevenly": ([None, None, np.array([1, 8, 7, 9])], {}),
     "Gather unevenly": ([np.array([0, 1, 5, 5, 2, 4])], {"axis": 1}),
     "Pad reflecting": ([np.array([0, 0, 2, 1, 0, 0, 3, 2])], {"mode": "reflect"}),
@@ -71,7 +80,12 @@ def test_a_linear_resize_between_codes_is_a_float_step(qdq):
 @pytest.mark.parametrize(
     ("op", "inputs", "attributes", "why"),
     [
-        ("Resize", [None, np.float32([1, 1, 1.3, 1])], {}, "scales an axis of 6 by 1.3"),
+        (
+            "Resize",
+            [np.float32([0, 0, -0.1, 0, 1, 1, 1, 1]), None, np.array([1, 8, 3, 4])],
+            {"coordinate_transformation_mode": "tf_crop_and_resize"},
+            "elements from outside",
+        ),
     ],
 )
 def test_what_has_no_step_is_refused_by_name(qdq, op, inputs, attributes, why):

@@ -7,7 +7,9 @@ from midge.convert.passes.canonical_activations import CanonicalActivations
 from midge.convert.passes.canonical_gemm import CanonicalGemm
 from midge.convert.passes.clamp_masks import ClampMasks
 from midge.convert.passes.convolve_transposed import ConvolveTransposed
+from midge.convert.passes.counted_pads import CountedPads
 from midge.convert.passes.explicit_pads import ExplicitPads
+from midge.convert.passes.flatten_depth import FlattenDepth
 from midge.convert.passes.fold_batch_norm import FoldBatchNorm
 from midge.convert.passes.fold_constants import FoldConstants
 from midge.convert.passes.fold_pads import FoldPads
@@ -29,6 +31,7 @@ PASSES: tuple[type[Pass], ...] = (
     MergeMoves,
     ExplicitPads,
     FuseLayerNorm,
+    CountedPads,
     GlobalPools,
     FoldPads,
     CanonicalGemm,
@@ -39,7 +42,7 @@ PASSES: tuple[type[Pass], ...] = (
     InferShapes,
 )
 # Rewritings into more nodes; they wait until there is nothing left to fold into the one.
-LATE: tuple[type[Pass], ...] = (ConvolveTransposed, SplitMatMul)
+LATE: tuple[type[Pass], ...] = (ConvolveTransposed, FlattenDepth, SplitMatMul)
 MAX_ROUNDS = 8  # each round opens at most a few more chances; two or three are usual
 
 

@@ -13,6 +13,7 @@ from midge.convert.strips import interleaves
 Array = npt.NDArray[Any]
 
 COPY_AXES = 6  # of midge_copy
+MAX_COPIES = 1024  # records of one step
 PAD_AXES = 5  # of midge_pad
 
 
@@ -107,7 +108,7 @@ def transpose_records(step: Step) -> list[Record]:
         }
         return [record(step, "midge_interleave", words, H)]
     pitch = strides(step.x[0].shape, ITEM_BYTES[step.y.dtype])
-    return [_copy(step, 0, [pitch[axis] for axis in p.perm])]
+    return _copies(step, 0, [pitch[axis] for axis in p.perm])
 
 
 def slice_records(step: Step) -> list[Record]:
@@ -116,18 +117,34 @@ def slice_records(step: Step) -> list[Record]:
     assert isinstance(p, Slice)
     pitch = strides(step.x[0].shape, ITEM_BYTES[step.y.dtype])
     start = sum(first * stride for first, stride in zip(p.start, pitch, strict=True))
-    return [_copy(step, start, [k * stride for k, stride in zip(p.step, pitch, strict=True)])]
+    return _copies(step, start, [k * stride for k, stride in zip(p.step, pitch, strict=True)])
 
 
-def _copy(step: Step, start: int, pitch: Sequence[int]) -> Record:
-    """Return the record that gathers Y's elements from X, beginning `start` bytes into it."""
+def _copies(step: Step, start: int, pitch: Sequence[int]) -> list[Record]:
+    """Return the records that gather Y's elements from X, beginning `start` bytes into it.
+
+    One does where the kernel has the axes; else there is one for each place along the outer axes.
+    """
     item = ITEM_BYTES[step.y.dtype]
     axes = merge_axes(step.y.shape, pitch) or [(1, item)]
+    outer, axes = axes[:-COPY_AXES], axes[-COPY_AXES:]
+    sizes = [size for size, _ in outer]
+    if int(np.prod(sizes, dtype=np.int64)) > MAX_COPIES:
+        raise step.fail(f"needs {len(outer) + len(axes)} axes; the C kernel has {COPY_AXES}")
     axes = _fill_axes(step, axes, COPY_AXES)
-    words: Words = {"MIDGE_OP_X": step.x_at[0] + start, "MIDGE_COPY_ITEM": item}
+    block = int(np.prod([size for size, _ in axes], dtype=np.int64)) * item
+    words: Words = {"MIDGE_COPY_ITEM": item}
     words |= {f"MIDGE_COPY_SHAPE + {i}": size for i, (size, _) in enumerate(axes)}
     words |= {f"MIDGE_COPY_PITCH + {i}": word(stride) for i, (_, stride) in enumerate(axes)}
-    return record(step, "midge_copy", words)
+    found = []
+    for number, place in enumerate(np.ndindex(*sizes)):
+        offset = sum(i * stride for i, (_, stride) in zip(place, outer, strict=True))
+        places = {
+            "MIDGE_OP_X": step.x_at[0] + start + offset,
+            "MIDGE_OP_Y": step.y_at + number * block,
+        }
+        found.append(record(step, "midge_copy", {**words, **places}))
+    return found
 
 
 def constant_record(step: Step, value: Array) -> Record:

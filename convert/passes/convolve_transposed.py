@@ -84,8 +84,6 @@ def _geometry(node: ir.Node) -> Geometry | str:
     reach = tuple((W.shape[2 + i] - 1) * dilation[i] + 1 for i in axes)
     if wanted is not None:
         pads = _pads_for(node, wanted[-len(axes) :], size, reach)
-        if min(pads) < 0:
-            return "its output_shape is larger than what it computes"
     output = tuple(
         (size[i] - 1) * stride[i] + reach[i] + extra[i] - pads[i] - pads[i + len(axes)]
         for i in axes
@@ -98,7 +96,10 @@ def _geometry(node: ir.Node) -> Geometry | str:
 def _pads_for(
     node: ir.Node, wanted: Sequence[int], size: Sequence[int], reach: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the pads that give an output_shape, as ONNX defines them."""
+    """Return the pads that give an output_shape, as ONNX defines them.
+
+    Where it is larger than what is computed, the end is padded with what sums of nothing give.
+    """
     axes = range(len(size))
     ones, zeros = (1,) * len(size), (0,) * len(size)
     stride, extra = g.attribute(node, "strides", ones), g.attribute(node, "output_padding", zeros)
@@ -106,6 +107,7 @@ def _pads_for(
     first = [t // 2 for t in total]
     if g.attribute(node, "auto_pad", "NOTSET") != "SAME_UPPER":
         first = [t - f for t, f in zip(total, first, strict=True)]
+    first = [max(f, 0) for f in first]
     return (*first, *(t - f for t, f in zip(total, first, strict=True)))
 
 
@@ -203,11 +205,14 @@ class Chain:
         self.nodes.append(node)
         self.current = node.outputs[0]
 
+    def constant(self, what: str, array: g.Array) -> ir.Value:
+        """Add an initializer that is named after the stem."""
+        return g.add_constant(self.model.graph, self.names, f"{self.stem}_{what}", array)
+
     def reshape(self, shape: tuple[int, ...]) -> None:
         """Add a Reshape of everything but the batch."""
         target = np.array([self.batch or -1, *shape], np.int64)
-        value = g.add_constant(self.model.graph, self.names, f"{self.stem}_shape", target)
-        self.push("Reshape", shape, [value])
+        self.push("Reshape", shape, [self.constant("shape", target)])
 
     def crop(self, begin: tuple[int, ...], size: tuple[int, ...]) -> None:
         """Add a Slice of the last axes if it takes anything away."""
@@ -217,10 +222,7 @@ class Chain:
         axes = range(len(shape) - len(size), len(shape))
         ends = [b + s for b, s in zip(begin, size, strict=True)]
         rows = {"starts": begin, "ends": ends, "axes": axes}
-        values = [
-            g.add_constant(self.model.graph, self.names, f"{self.stem}_{k}", np.array(v, np.int64))
-            for k, v in rows.items()
-        ]
+        values = [self.constant(k, np.array(v, np.int64)) for k, v in rows.items()]
         kept = tuple(d or 0 for d in shape[1 : -len(size)])
         self.push("Slice", (*kept, *size), values)
 

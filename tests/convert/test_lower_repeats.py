@@ -1,11 +1,16 @@
 """Moves that repeat or pick elements: the bits of ONNX Runtime, and what is refused by name."""
 
 import numpy as np
+import onnx
 import pytest
 
+from midge.convert.compile import read_plan
+from midge.convert.emit import emit
 from midge.convert.lower import lower
+from midge.convert.onnx_out import to_proto
 from midge.convert.plan import Quantize, Slice
 from midge.convert.plan_general import ResampleF32
+from midge.convert.verify import verify
 from midge.core.errors import UnsupportedError
 
 
@@ -91,3 +96,12 @@ def test_a_linear_resize_between_codes_is_a_float_step(qdq):
 def test_what_has_no_step_is_refused_by_name(qdq, op, inputs, attributes, why):
     with pytest.raises(UnsupportedError, match=rf"^{op}_.*{why}"):
         lower(moved(qdq, op, inputs, **attributes), name="net")
+
+
+def test_a_copy_of_more_axes_than_the_kernel_has_is_made_of_several(tmp_path, qdq):
+    model = moved(qdq, "Tile", CASES["Tile of every axis"][0], (2, 8, 3, 5), layer=False)
+    onnx.save(to_proto(model), tmp_path / "net.onnx")
+    report = verify(tmp_path / "net.onnx", count=2)
+    assert (report.mismatches, report.elements > 100) == (0, True), report.checks
+    emit(read_plan(tmp_path / "net.onnx", "net"), tmp_path / "c", "net")
+    assert (tmp_path / "c" / "net.c").read_text().count("[MIDGE_COPY_ITEM]") == 4  # 2 * 2 * 6 axes

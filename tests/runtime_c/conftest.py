@@ -160,7 +160,7 @@ class Network:
         ]
         self.op(params, *(self.codes(*shape) for shape in shapes))
 
-    def pool(self, shape, kernel, stride, pads, kind, count_include_pad=False):
+    def pool(self, shape, kernel, stride, pads, kind, counted=False, dilation=(1, 1)):
         """Append a Pool2d."""
         x_scale, y_scale = self.rng.uniform(0.01, 0.03, 2).astype(f32)
         m = arithmetic.average_multiplier(x_scale, y_scale, kernel[0] * kernel[1]).reshape(1)

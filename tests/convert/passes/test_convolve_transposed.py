@@ -31,6 +31,8 @@ def f32(*shape):
         ((5, 5), "strides=[3,2], pads=[2,2,2,2]"),
         ((3, 3), "strides=[2,2], output_shape=[11,12]"),
         ((4, 4), 'strides=[2,2], output_shape=[11,13], auto_pad="SAME_UPPER"'),
+        ((3, 3), "strides=[2,2], output_shape=[12,14]"),
+        ((2, 3), "strides=[3,2], output_shape=[16,12]"),
         ((3, 4), "strides=[2,2], output_shape=[10,14], output_padding=[0,1]"),
     ],
 )

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.large_models import check_external, put_back, set_aside
-from midge.convert.onnx_check import check_message, check_operators, check_text
+from midge.convert.onnx_check import STANDARD, check_message, check_operators, check_text
 from midge.convert.onnx_extents import check_extents
 from midge.convert.onnx_functions import expand_functions
 from midge.convert.onnx_qoperators import spell_out
@@ -66,6 +66,7 @@ def read_model(
     proto = _raise_opset(proto, path, lines)
     spell_out(proto.graph, str(path))
     _name_nodes(proto.graph)
+    _state_axes(proto.graph)
     _check(proto, path)
     _forget_negative_dims(proto.graph)
     _bind(proto.graph, input_shapes or {}, path)
@@ -204,6 +205,17 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
                 stem += "_"
             node.name = stem
         used.add(node.name)
+
+
+def _state_axes(graph: onnx.GraphProto) -> None:
+    """Write the default axes of MeanVarianceNormalization out.
+
+    onnx infers its shape from a body that has a Constant of these axes, and no default for them.
+    """
+    for node in graph.node:
+        plain = node.domain in STANDARD and node.op_type == "MeanVarianceNormalization"
+        if plain and not any(a.name == "axes" for a in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("axes", [0, 2, 3]))
 
 
 def _check(proto: onnx.ModelProto, path: Path) -> None:

@@ -90,7 +90,7 @@ def _pool(node: ir.Node, chain: Chain, x: Sizes, y: Sizes) -> None:
     chain.push(node.op_type, (C * D, *y[2:]), [], node_name=g.label(node), **plane, **same)
     chain.reshape((C, D, y[2] * y[3]))
     # Along one of two axes: the other's window is one element.
-    column = {k: (*v, 1) for k, v in depth.items() if k != "pads"}
+    column: Attributes = {k: (*v, 1) for k, v in depth.items() if k != "pads"}
     column["pads"] = (depth["pads"][0], 0, depth["pads"][1], 0)
     chain.push(node.op_type, (C, y[1], y[2] * y[3]), [], **column, **same)
     chain.reshape(y)

@@ -55,7 +55,8 @@ def small_plan():
 def seven_axes():
     """A plan that the C records cannot hold."""
     transpose = Transpose((6, 4, 2, 0, 3, 1, 5))
-    return plan_of(((2,) * 7, "int8"), (transpose, (2,) * 7, "int8"))
+    twos = (2,) * 6
+    return plan_of(((*twos, 1025), "int8"), (transpose, (1025, *twos), "int8"))
 
 
 def golden(count=3):

@@ -43,6 +43,11 @@ GRAPHS = {
         {},
         18,
     ),
+    "with axes by default": (
+        "(float[2,3,4,5] x) => (float[2,3,4,5] y) { y = MeanVarianceNormalization(x) }",
+        {},
+        13,
+    ),
     "sums of exponentials": (
         """(float[2,3,4,5] x) => (float[2,1,4,1] a, float[2,3,5] b)
         { u = Mul(x, hundred)

@@ -36,11 +36,12 @@ SIMPLE = (
     "leaky_relu",
     "neg",
     "reciprocal",
+    "shrink",
     "softsign",
     "square",
     "thresholded_relu",
 )
-TRIG = ("asinh", "atan", "cos", "cosh", "sin", "sinh", "tan")
+TRIG = ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan")
 MATH = ("ceil", "erf", "floor", "gelu", "log", "round", "sqrt")
 
 

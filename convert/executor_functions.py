@@ -80,6 +80,12 @@ def gelu_tanh(X: Array) -> Array:
     return Y
 
 
+def shrink(X: Array, lambd: Any, bias: Any) -> Array:
+    """Return x + bias below -lambd, x - bias above lambd, else 0."""
+    Y: Array = np.where(lambd < X, X - bias, np.where(-lambd > X, X + bias, X.dtype.type(0)))
+    return Y
+
+
 BINARY: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -94,8 +100,12 @@ BINARY: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 UNARY: dict[str, Unary] = {
+    "acos": lambda x, a, b: np.arccos(x),
+    "acosh": lambda x, a, b: np.arccosh(x),
+    "asin": lambda x, a, b: np.arcsin(x),
     "asinh": lambda x, a, b: np.arcsinh(x),
     "atan": lambda x, a, b: np.arctan(x),
+    "atanh": lambda x, a, b: np.arctanh(x),
     "cos": lambda x, a, b: np.cos(x),
     "cosh": lambda x, a, b: np.cosh(x),
     "sin": lambda x, a, b: np.sin(x),
@@ -120,6 +130,7 @@ UNARY: dict[str, Unary] = {
     "reciprocal": lambda x, a, b: 1 / x,
     "round": lambda x, a, b: np.rint(x),
     "selu": lambda x, a, b: b * elu(x, a),
+    "shrink": shrink,
     "sigmoid": lambda x, a, b: sigmoid(x),
     "softplus": lambda x, a, b: softplus(x),
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),

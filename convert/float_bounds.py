@@ -35,7 +35,8 @@ SMALLEST = 2.0**-146  # absolute: results below the normal range lose relative p
 
 # (relative to |y|, relative to |x|) of functions with more than one rounding; the others are exact.
 UNARY_BOUNDS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("asinh", "atan", "cos", "cosh", "sin", "sinh", "tan"), (LIBRARY, 0.0)),
+    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atan", "atanh"), (LIBRARY, 0.0)),
+    **dict.fromkeys(("cos", "cosh", "sin", "sinh", "tan"), (LIBRARY, 0.0)),
     "celu": (2 * LIBRARY, LIBRARY),
     "elu": (2 * LIBRARY, LIBRARY),
     "erf": (LIBRARY, 0.0),

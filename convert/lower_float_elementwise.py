@@ -117,6 +117,10 @@ def _gelu(node: ir.Node) -> Form:
     return "gelu_tanh" if tanh else "gelu", 0.0, 0.0
 
 
+def _shrink(node: ir.Node) -> Form:
+    return "shrink", g.attribute(node, "lambd", 0.5), g.attribute(node, "bias", 0.0)
+
+
 def _selu(node: ir.Node) -> Form:
     alpha, gamma = 1.67326319217681884765625, 1.05070102214813232421875
     return "selu", g.attribute(node, "alpha", alpha), g.attribute(node, "gamma", gamma)
@@ -124,8 +128,12 @@ def _selu(node: ir.Node) -> Form:
 
 UNARY_FORMS: dict[str, Callable[[ir.Node], Form]] = {
     "Abs": _form("abs"),
+    "Acos": _form("acos"),
+    "Acosh": _form("acosh"),
+    "Asin": _form("asin"),
     "Asinh": _form("asinh"),
     "Atan": _form("atan"),
+    "Atanh": _form("atanh"),
     "Ceil": _form("ceil"),
     "Celu": _form("celu", 1.0),
     "Clip": _bounds,
@@ -146,6 +154,7 @@ UNARY_FORMS: dict[str, Callable[[ir.Node], Form]] = {
     "Relu": _bounds,
     "Round": _form("round"),
     "Selu": _selu,
+    "Shrink": _shrink,
     "Sigmoid": _form("sigmoid"),
     "Sin": _form("sin"),
     "Sinh": _form("sinh"),

@@ -20,6 +20,7 @@ from midge.convert.lower_float_values import of_rank
 from midge.convert.lower_params import fail, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_reductions import reduction_of
+from midge.convert.lower_scatter import SCATTER
 from midge.convert.plan_general import (
     ArgF32,
     BinaryS32,
@@ -186,8 +187,7 @@ def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
     y = _pair(low, f"{name}_s32", BinaryS32("sub"), *parts)
     if not g.is_float(node.inputs[0]):
         return y
-    real = low.program.new(name, y.shape, lay.spelt(y.shape, y.layout), None)
-    return low.program.op(g.label(node), Cast("to_f32"), [y.tensor], real)
+    return _as_real(low, name, y)
 
 
 def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
@@ -195,15 +195,41 @@ def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
     if not g.is_float(node.inputs[0]):
         kind = node.inputs[0].dtype if node.inputs[0] is not None else None
         raise fail(node, f"it compares {kind}", "cast its input to float")
-    r = reduction_of(low, x, [g.attribute(node, "axis", 0) % len(x.shape)])
+    axis = g.attribute(node, "axis", 0) % len(x.shape)
+    params = ArgF32(node.op_type == "ArgMin", bool(g.attribute(node, "select_last_index", 0)))
+    name, shape = g.name_of(node.outputs[0]), low.shape(node.outputs[0])
+    return _arg_step(low, name, params, x, axis, shape)
+
+
+def _arg_step(
+    low: "Lowering", name: str, params: ArgF32, x: Stored, axis: int, shape: tuple[int, ...]
+) -> Stored:
+    """Return where the best value of an axis stands, in this shape."""
+    r = reduction_of(low, x, [axis])
     outer, _, inner = r.storage
     source = low.program.view(r.x, r.storage)
-    params = ArgF32(node.op_type == "ArgMin", bool(g.attribute(node, "select_last_index", 0)))
-    shape = low.shape(node.outputs[0])
-    y = low.program.new(
-        g.name_of(node.outputs[0]), shape, r.layout, None, dtype="int32", storage=(outer, 1, inner)
-    )
-    return low.program.op(g.label(node), params, [source], y)
+    storage = (outer, 1, inner)
+    y = low.program.new(name, shape, r.layout, None, dtype="int32", storage=storage)
+    return low.program.op(name, params, [source], y)
+
+
+def _hardmax(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Return 1 where the first of the largest values of an axis stands, else 0."""
+    x, name = _operand(low, node, 0), g.name_of(node.outputs[0])
+    rank = len(x.shape)
+    axis = g.attribute(node, "axis", -1) % rank
+    kept = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+    best = _arg_step(low, f"{name}_arg", ArgF32(), x, axis, kept)
+    places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
+    every = low.reals.constant(f"{name}_places", places)
+    truth = _pair(low, f"{name}_truth", BinaryS32("equal"), every, best)
+    return _as_real(low, name, truth)
+
+
+def _as_real(low: "Lowering", name: str, x: Stored) -> Stored:
+    """Return integers as float32."""
+    y = low.program.new(name, x.shape, lay.spelt(x.shape, x.layout), None)
+    return low.program.op(name, Cast("to_f32"), [x.tensor], y)
 
 
 def _flat(low: "Lowering", x: Stored, shape: tuple[int, ...]) -> int:
@@ -266,6 +292,7 @@ GENERAL_F32: dict[str, Step] = {
     "Cast": _cast,
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "Hardmax": _hardmax,
     "OneHot": _one_hot,
     "Sign": _sign,
     "Where": _where,
@@ -276,6 +303,7 @@ INTEGER: dict[str, Step] = {
     **dict.fromkeys(INTEGER_KINDS, _integer),
     **dict.fromkeys(COMPARISONS, _compare),
     **GENERAL_F32,
+    **SCATTER,
     "ArgMax": _arg,
     "ArgMin": _arg,
     "Mod": _mod,

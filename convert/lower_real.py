@@ -32,6 +32,7 @@ from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_recurrent import RECURRENT
 from midge.convert.lower_resize import RESIZE
+from midge.convert.lower_scatter import SCATTER_F32
 from midge.convert.lower_target import limits_of
 from midge.convert.plan import Dequantize
 from midge.convert.plan_float import UNLIMITED, Limits
@@ -51,6 +52,7 @@ FLOAT: dict[str, Step] = {
     **RECURRENT,
     **GENERAL_F32,
     **RESIZE,
+    **SCATTER_F32,
 }
 
 

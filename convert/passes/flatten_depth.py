@@ -1,7 +1,7 @@
 """Operators on volumes, [N, C, D, H, W], spelt with those on images.
 
-1. MaxPool and AveragePool are two pools: of each plane of [N, C * D, H, W], then along the depth of
-   [N, C, D, H * W].
+1. MaxPool, AveragePool and LpPool are two pools: of each plane of [N, C * D, H, W], then along the
+   depth of [N, C, D, H * W].
 2. Conv of kd taps in depth is one Conv of images with kd planes for channels: image d holds the
    planes that the window of output plane d sees, [N * D, kd * C, H, W].
 
@@ -30,7 +30,7 @@ class FlattenDepth(Pass):
     def call(self, model: ir.Model) -> PassResult:
         """Apply rules 1 and 2."""
         result, names = PassResult(), g.Names(model.graph)
-        for node in nodes_of(model, "MaxPool", "AveragePool", "Conv"):
+        for node in nodes_of(model, "MaxPool", "AveragePool", "LpPool", "Conv"):
             sizes = _sizes(node)
             if sizes is None:
                 continue
@@ -82,7 +82,7 @@ def _pool(node: ir.Node, chain: Chain, x: Sizes, y: Sizes) -> None:
     """Pool the planes, then along depth."""
     C, D, H, W = x
     depth, plane = _windows(node, g.attribute(node, "kernel_shape"))
-    same = {k: g.attribute(node, k) for k in ("ceil_mode", "count_include_pad")}
+    same = {k: g.attribute(node, k) for k in ("ceil_mode", "count_include_pad", "p")}
     same = {k: v for k, v in same.items() if v is not None}
     if "dilations" not in node.attributes:  # AveragePool has none before opset 19
         del depth["dilations"], plane["dilations"]

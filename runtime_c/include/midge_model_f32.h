@@ -80,7 +80,8 @@ typedef enum midge_unary_kind {
     MIDGE_UNARY_SOFTSIGN,
     MIDGE_UNARY_SQUARE,
     MIDGE_UNARY_THRESHOLDED_RELU,
-    MIDGE_UNARY_CELU, /* from here midge_exp_f32 */
+    MIDGE_UNARY_SHRINK, /* x + beta below -alpha, x - beta above alpha, else 0 */
+    MIDGE_UNARY_CELU,   /* from here midge_exp_f32 */
     MIDGE_UNARY_ELU,
     MIDGE_UNARY_EXP,
     MIDGE_UNARY_GELU_TANH,

@@ -96,7 +96,11 @@ typedef enum midge_trig_kind {
     MIDGE_UNARY_COSH,
     MIDGE_UNARY_SIN,
     MIDGE_UNARY_SINH,
-    MIDGE_UNARY_TAN
+    MIDGE_UNARY_TAN,
+    MIDGE_UNARY_ACOS,
+    MIDGE_UNARY_ACOSH,
+    MIDGE_UNARY_ASIN,
+    MIDGE_UNARY_ATANH
 } midge_trig_kind;
 
 #ifdef __cplusplus

@@ -25,6 +25,8 @@ static float simple(uint32_t kind, float x, float alpha, float beta) {
         return -x;
     case MIDGE_UNARY_RECIPROCAL:
         return 1.0f / x;
+    case MIDGE_UNARY_SHRINK:
+        return x < -alpha ? x + beta : x > alpha ? x - beta : 0.0f;
     case MIDGE_UNARY_SOFTSIGN:
         return x / (1.0f + magnitude(x));
     case MIDGE_UNARY_SQUARE:

@@ -6,10 +6,18 @@
 
 static float trigonometric(uint32_t kind, float x) {
     switch (kind) {
+    case MIDGE_UNARY_ACOS:
+        return acosf(x);
+    case MIDGE_UNARY_ACOSH:
+        return acoshf(x);
+    case MIDGE_UNARY_ASIN:
+        return asinf(x);
     case MIDGE_UNARY_ASINH:
         return asinhf(x);
     case MIDGE_UNARY_ATAN:
         return atanf(x);
+    case MIDGE_UNARY_ATANH:
+        return atanhf(x);
     case MIDGE_UNARY_COS:
         return cosf(x);
     case MIDGE_UNARY_COSH:

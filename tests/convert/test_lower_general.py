@@ -80,8 +80,22 @@ GRAPHS = {
           t = Atan(s)
           u = Sinh(t)
           v = Cosh(u)
-          w = Asinh(v) }""",
-        {"hundred": np.array(100, np.int32)},
+          h = Asinh(v)
+          l = Clip(x, less, one)
+          c = Acos(l)
+          d = Asin(l)
+          k = Mul(l, half)
+          e = Atanh(k)
+          f = Exp(e)
+          m = Add(f, one)
+          o = Acosh(m)
+          w = Sum(h, c, d, o) }""",
+        {
+            "hundred": np.array(100, np.int32),
+            "less": f32(-1),
+            "one": f32(1),
+            "half": f32(0.5),
+        },
     ),
     "one of many": (
         """(int64[3,4] i, float[2] v) => (float[3,4,7] a, int64[3,5,4] b)
@@ -96,6 +110,14 @@ GRAPHS = {
             "five": np.array(5),
             "ints": np.array([-3, 8]),
         },
+    ),
+    "the largest of them": (
+        """(float[3,4,5] x) => (float[3,4,5] a, float[3,4,5] b, float[3,4,5] c)
+        { r = Round(x)
+          a = Hardmax(r)
+          b = Hardmax<axis=1>(r)
+          c = Shrink<lambd=0.7, bias=0.2>(x) }""",
+        {},
     ),
     "casts": (
         """(float[6] x, int64[6] i, bool[6] m) =>

@@ -1,4 +1,4 @@
-"""Dilated pools, in codes and in float: ONNX Runtime, executor and C agree."""
+"""Dilated pools, pools of powers, windows of channels, running sums: all engines agree."""
 
 import numpy as np
 import onnx
@@ -80,13 +80,51 @@ def test_dilated_pools_of_real_values_agree_in_all_engines(tmp_path, name, ceil)
         onnx.helper.make_node(op, ["x"], [f"y{i}"], **options(form, ceil_mode=ceil, **more))
         for i, (op, more) in enumerate(kinds)
     ]
-    path = tmp_path / "net.onnx"
-    onnx.save(network(nodes, form[0]), path)
-    report = verify(path, count=3)
-    assert (report.mismatches, report.elements > 30) == (0, True), report.checks
+    assert_agrees(tmp_path, network(nodes, form[0]))
 
 
-def network(nodes, shape, **constants):
+LP_POOLS = {  # shape, attributes
+    "of images": ([2, 3, 7, 6], {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
+    "of sequences": ([1, 3, 9], {"kernel_shape": [3], "dilations": [2], "p": 1}),
+    "of volumes": ([1, 2, 5, 4, 4], {"kernel_shape": [2, 3, 2], "p": 3}),
+    "of the cube": ([1, 3, 6, 6], {"kernel_shape": [2, 2], "p": 3, "auto_pad": "SAME_UPPER"}),
+}
+
+
+@pytest.mark.parametrize("name", LP_POOLS)
+def test_pools_of_powers_agree_in_all_engines(tmp_path, name):
+    shape, attributes = LP_POOLS[name]
+    nodes = [
+        onnx.helper.make_node("LpPool", ["x"], ["y"], **attributes),
+        onnx.helper.make_node("GlobalLpPool", ["x"], ["z"], p=attributes.get("p", 2)),
+    ]
+    assert_agrees(tmp_path, network(nodes, shape, opset=18))
+
+
+@pytest.mark.parametrize(
+    ("size", "shape"), [(3, [2, 5, 4, 3]), (5, [1, 6, 5, 1]), (9, [1, 4, 2, 2])]
+)
+def test_responses_are_normalized_over_near_channels(tmp_path, size, shape):
+    how = {"size": size, "alpha": 0.7, "beta": 0.6, "bias": 1.3}
+    assert_agrees(tmp_path, network([onnx.helper.make_node("LRN", ["x"], ["y"], **how)], shape))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_running_sums_agree_in_all_engines(tmp_path, axis):
+    nodes = [
+        onnx.helper.make_node("CumSum", ["x", "axis"], [f"y{i}"], exclusive=i % 2, reverse=i // 2)
+        for i in range(4)
+    ]
+    assert_agrees(tmp_path, network(nodes, [3, 1, 7], axis=np.array(axis)))
+
+
+def assert_agrees(tmp_path, model):
+    onnx.save(model, tmp_path / "net.onnx")
+    report = verify(tmp_path / "net.onnx", count=3)
+    assert (report.mismatches, report.elements > 10) == (0, True), report.checks
+
+
+def network(nodes, shape, opset=22, **constants):
     """A model of one input x; what no node reads is an output."""
     read = {name for node in nodes for name in node.input}
     outputs = [name for node in nodes for name in node.output if name not in read]
@@ -97,6 +135,6 @@ def network(nodes, shape, **constants):
         [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
         [onnx.numpy_helper.from_array(v, k) for k, v in constants.items()],
     )
-    opsets = [onnx.helper.make_opsetid("", 22)]
+    opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10)
     return onnx.shape_inference.infer_shapes(model)

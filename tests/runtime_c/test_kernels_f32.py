@@ -48,7 +48,7 @@ BUILDS = [("gcc", ("-O2",)), ("clang", ("-O3",)), ("gcc", SANITIZERS)]
 BUILDS += [("gcc", FUSED), ("clang", FUSED)]
 ALPHAS = {"elu": (1.3, 0), "celu": (0.7, 0), "selu": (1.67326, 1.05070), "swish": (1.5, 0)}
 ALPHAS |= {"hard_sigmoid": (0.2, 0.5), "leaky_relu": (0.01, 0), "thresholded_relu": (0.8, 0)}
-ALPHAS |= {"clip": (-1.5, 2.5)}
+ALPHAS |= {"clip": (-1.5, 2.5), "shrink": (1.2, 0.3)}
 
 
 class FloatNetwork:
@@ -192,8 +192,11 @@ def add_elementwise(net):
         x = net.real(331, scale=3)
         x = np.abs(x) + f32(1e-3) if kind in ("log", "sqrt") else x
         x = x + np.copysign(f32(0.5), x) if kind == "reciprocal" else x
+        x = np.clip(x / 30, -1, 1) if kind in ("acos", "asin", "atanh") else x
+        x = np.abs(x) + f32(1) if kind == "acosh" else x
         net.op(UnaryF32(kind, *ALPHAS.get(kind, (0, 0))), x)
-        net.op(UnaryF32(kind, *ALPHAS.get(kind, (0, 0))), np.abs(x) + f32(1e-6))
+        x = np.abs(x) if kind in ("acos", "asin", "atanh") else np.abs(x) + f32(1e-6)
+        net.op(UnaryF32(kind, *ALPHAS.get(kind, (0, 0))), x)
     for log, (rows, depth) in itertools.product((False, True), ((3, 10), (1, 1), (2, 700))):
         net.op(SoftmaxF32(log), net.real(rows, depth, scale=4))
 
@@ -324,5 +327,5 @@ def test_every_function_has_a_bound_or_is_exact():
     exact = {kind for kind in UNARY if is_exact(UnaryF32(kind))}
     assert exact == {
         *("abs", "ceil", "clip", "floor", "leaky_relu", "neg", "reciprocal", "round"),
-        *("sqrt", "square", "thresholded_relu"),
+        *("shrink", "sqrt", "square", "thresholded_relu"),
     }

@@ -70,6 +70,7 @@ LIBRARY = {  # what they may call
     *("ceilf", "erff", "expf", "expm1f", "floorf", "log1pf", "logf"),
     *("powf", "rintf", "sqrtf", "tanhf", "fmodf", "copysignf"),
     *("sinf", "cosf", "tanf", "atanf", "sinhf", "coshf", "asinhf"),
+    *("acosf", "acoshf", "asinf", "atanhf"),
 }
 
 

@@ -28,6 +28,7 @@ from midge.convert.lower_float_norms import NORMS_F32, Moments
 from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
 from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_word, operands
+from midge.convert.lower_grid import GRID
 from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
 from midge.convert.lower_recurrent import RECURRENT
@@ -52,6 +53,7 @@ FLOAT: dict[str, Step] = {
     **RECURRENT,
     **GENERAL_F32,
     **RESIZE,
+    **GRID,
     **SCATTER_F32,
 }
 

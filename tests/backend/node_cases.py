@@ -21,6 +21,7 @@ PARAMETERS: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("PRelu", "RMSNormalization", "Dropout", "Upsample"), (1,)),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
     "BatchNormalization": (1, 2, 3, 4),
+    "CausalConvWithState": (1, 2),
     "ConvInteger": (1, 3),
     "DeformConv": (1, 3),
     "MatMulInteger": (1, 3),

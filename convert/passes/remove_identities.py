@@ -5,7 +5,7 @@
 3. Pad with no padding; Transpose with perm 0, 1, 2, ...; pooling with a window of 1.
 4. Reshape, Flatten, Squeeze, Unsqueeze, Expand, Tile, Slice to the shape the input has.
 5. Concat, Sum, Max, Min, Mean of one input; Clip without limits.
-6. Operands of Concat that have no element, as the first step of a cache has them.
+6. Inputs of a Concat that have no elements are left out, where others have some.
 
 A node between a graph input (or constant) and a graph output stays: both names are the user's.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.convert.passes.base import Pass, PassResult, nodes_of
+from midge.convert.passes.base import Pass, PassResult
 
 
 class RemoveIdentities(Pass):
@@ -25,14 +25,9 @@ class RemoveIdentities(Pass):
     def call(self, model: ir.Model) -> PassResult:
         """Apply rules 1 to 6."""
         result = PassResult()
-        for node in nodes_of(model, "Concat"):
-            kept = [v for v in node.inputs if 0 not in (g.dims(v) or ())]
-            if kept and len(kept) < len(node.inputs):
-                node.resize_inputs(len(kept))
-                for index, value in enumerate(kept):
-                    node.replace_input_with(index, value)
-                result.modified = True
         for node in model.graph:
+            if g.is_op(node, "Concat") and _drop_empty(node):
+                result.modified = True
             test = RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
             source = g.operand(node, 0)
             if test is None or source is None or not test(node):
@@ -43,6 +38,17 @@ class RemoveIdentities(Pass):
             g.remove(node)
             result.folded(node, "it changes nothing")
         return result
+
+
+def _drop_empty(node: ir.Node) -> bool:
+    """Leave inputs without elements out of a Concat, and tell whether there were any."""
+    filled = [v for v in node.inputs if 0 not in (g.dims(v) or ())]
+    if len(filled) in (0, len(node.inputs)):
+        return False
+    for index, value in enumerate(filled):
+        node.replace_input_with(index, value)
+    node.resize_inputs(len(filled))
+    return True
 
 
 def _always(node: ir.Node) -> bool:

@@ -71,6 +71,24 @@ def test_a_node_that_changes_something_stays(build, apply, ops, node):
     assert len(ops(model)) == 3
 
 
+def test_inputs_of_a_concat_without_elements_are_left_out(build, apply, ops):
+    model = build(
+        """(float[2,6] x) => (float[2,6] y, float[2,7] z)
+        { a = Slice(x, zero, six, one)
+          e = Slice(x, six, far, one)
+          n = Neg(a)
+          y = Concat<axis=1>(n, e)
+          f = Slice(x, zero, one, one)
+          z = Concat<axis=1>(e, n, f) }""",
+        zero=np.array([0]),
+        one=np.array([1]),
+        six=np.array([6]),
+        far=np.array([99]),
+    )
+    assert apply(RemoveIdentities, model).modified
+    assert [len(node.inputs) for node in model.graph if node.op_type == "Concat"] == [2]
+
+
 def test_an_identity_between_input_and_output_stays(build, apply, ops):
     model = build("(float[2] x) => (float[2] y, float[2] z) { y = Identity(x) z = Identity(y) }")
     apply(RemoveIdentities, model)

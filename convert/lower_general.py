@@ -133,10 +133,13 @@ def _cast(low: "Lowering", node: ir.Node, index: int) -> Stored:
         return x
     else:
         kind = "to_f32" if to_real else "to_s32"
-    name = g.name_of(result)
-    dtype = "float32" if to_real else "int32"
+    return _cast_step(low, g.name_of(result), kind, x)
+
+
+def _cast_step(low: "Lowering", name: str, kind: str, x: Stored) -> Stored:
+    dtype = "float32" if kind == "to_f32" else "int32"
     y = low.program.new(name, x.shape, lay.spelt(x.shape, x.layout), None, dtype=dtype)
-    return low.program.op(g.label(node), Cast(kind), [x.tensor], y)
+    return low.program.op(name, Cast(kind), [x.tensor], y)
 
 
 def _where(low: "Lowering", node: ir.Node, index: int) -> Stored:
@@ -159,10 +162,12 @@ def _one_hot(low: "Lowering", node: ir.Node, index: int) -> Stored:
     """Lower OneHot: an index k or k - depth puts `on` at k; one outside puts it nowhere."""
     name, source, depth = g.name_of(node.outputs[0]), node.inputs[0], g.scalar(node.inputs[1])
     values = node.inputs[2]
-    if depth is None or not is_word(values) or g.is_float(source):
-        raise fail(node, "its depth is computed or its indices are real", "cast them to int32")
+    if depth is None or not is_word(values):
+        raise fail(node, "its depth is computed", "make it a constant")
     assert values is not None
     x, count = _operand(low, node, 0), int(depth)
+    if g.is_float(source):
+        x = _cast_step(low, f"{name}_whole", "to_s32", x)
     axis = g.attribute(node, "axis", -1) % (len(x.shape) + 1)
     x = replace(x, shape=(*x.shape[:axis], 1, *x.shape[axis:]))
     shape = tuple(count if a == axis else 1 for a in range(len(x.shape)))
@@ -187,7 +192,7 @@ def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
     y = _pair(low, f"{name}_s32", BinaryS32("sub"), *parts)
     if not g.is_float(node.inputs[0]):
         return y
-    return _as_real(low, name, y)
+    return _cast_step(low, name, "to_f32", y)
 
 
 def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
@@ -223,13 +228,7 @@ def _hardmax(low: "Lowering", node: ir.Node, index: int) -> Stored:
     places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
     every = low.reals.constant(f"{name}_places", places)
     truth = _pair(low, f"{name}_truth", BinaryS32("equal"), every, best)
-    return _as_real(low, name, truth)
-
-
-def _as_real(low: "Lowering", name: str, x: Stored) -> Stored:
-    """Return integers as float32."""
-    y = low.program.new(name, x.shape, lay.spelt(x.shape, x.layout), None)
-    return low.program.op(name, Cast("to_f32"), [x.tensor], y)
+    return _cast_step(low, name, "to_f32", truth)
 
 
 def _flat(low: "Lowering", x: Stored, shape: tuple[int, ...]) -> int:

@@ -2,7 +2,8 @@
 
 1. MaxPool, AveragePool and LpPool are two pools: of each plane of [N, C * D, H, W], then along the
    depth of [N, C, D, H * W].
-2. Conv of kd taps in depth is one Conv of images with kd planes for channels: image d holds the
+2. GlobalAveragePool and GlobalMaxPool are those of [N, C, D * H, W].
+3. Conv of kd taps in depth is one Conv of images with kd planes for channels: image d holds the
    planes that the window of output plane d sees, [N * D, kd * C, H, W].
 
 The sizes other than the batch must be known, the pads given in numbers and a Conv's weight a
@@ -20,6 +21,8 @@ from midge.convert.passes.convolve_transposed import Chain
 
 Sizes = tuple[int, ...]
 Attributes = dict[str, Any]
+POOLS = ("MaxPool", "AveragePool", "LpPool", "GlobalMaxPool", "GlobalAveragePool")
+OPERATORS = (*POOLS, "Conv")
 
 
 class FlattenDepth(Pass):
@@ -28,9 +31,9 @@ class FlattenDepth(Pass):
     after = ("Constant",)
 
     def call(self, model: ir.Model) -> PassResult:
-        """Apply rules 1 and 2."""
+        """Apply rules 1 to 3."""
         result, names = PassResult(), g.Names(model.graph)
-        for node in nodes_of(model, "MaxPool", "AveragePool", "LpPool", "Conv"):
+        for node in nodes_of(model, *OPERATORS):
             sizes = _sizes(node)
             if sizes is None:
                 continue
@@ -39,6 +42,10 @@ class FlattenDepth(Pass):
             chain = Chain(model, names, g.label(node), node.inputs[0], (g.dims(old) or (None,))[0])
             if node.op_type == "Conv":
                 _convolve(node, chain, x, y)
+            elif node.op_type.startswith("Global"):
+                chain.reshape((x[0], x[1] * x[2], x[3]))
+                chain.push(node.op_type, (x[0], 1, 1), [], node_name=g.label(node))
+                chain.reshape(y)
             else:
                 _pool(node, chain, x, y)
             g.insert_before(node, *chain.nodes)

@@ -111,6 +111,12 @@ GRAPHS = {
             "ints": np.array([-3, 8]),
         },
     ),
+    "one of many by real numbers": (
+        """(float[3,4] x, float[2] v) => (float[3,4,5] a)
+        { y = Mul(x, six)
+          a = OneHot(y, five, v) }""",
+        {"six": f32(6), "five": f32(5)},
+    ),
     "the largest of them": (
         """(float[3,4,5] x) => (float[3,4,5] a, float[3,4,5] b, float[3,4,5] c)
         { r = Round(x)

@@ -66,6 +66,14 @@ def test_a_known_batch_one_tap_and_one_plane_work_alike(build, apply):
     assert apply(FlattenDepth, model).modified
 
 
+def test_global_pools_of_volumes_are_those_of_images(build, apply, ops):
+    text = """(float[N,3,4,5,6] x) => (float[N,3,1,1,1] y, float[N,3,1,1,1] z)
+        { y = GlobalAveragePool(x) z = GlobalMaxPool(x) }"""
+    model = build(text)
+    assert apply(FlattenDepth, model).modified
+    assert all(len(n.inputs[0].shape) == 4 for n in model.graph if "Pool" in n.op_type)
+
+
 def test_what_the_pass_cannot_know_stays(build, ops):
     text = """(float[N,2,4,5,5] x, float[2,2,2,2,2] w, float[N,2,d,5,5] u)
         => (float[N,2,3,4,4] y, float[N,2,e,4,4] z, float[N,2,3,4,4] p, int64[N,2,3,4,4] i)
@@ -98,11 +106,12 @@ def test_volumes_agree_in_all_engines(build, tmp_path):
 
 
 def test_volumes_are_quantized_as_images_are(build, quantized, compare):
-    text = """(float[1,2,5,6,7] x) => (float[1,4,D,H,W] y)
+    text = """(float[1,2,5,6,7] x) => (float[1,4,D,H,W] y, float[1,4,1,1,1] z)
         { c = Conv<pads=[1,1,1,1,1,1]>(x, w, b)
           r = Relu(c)
           a = AveragePool<kernel_shape=[2,3,2], strides=[1,2,2]>(r)
-          y = MaxPool<kernel_shape=[2,2,2]>(a) }"""
+          y = MaxPool<kernel_shape=[2,2,2]>(a)
+          z = GlobalAveragePool(y) }"""
     model = build(text, w=f32(4, 2, 3, 3, 3), b=f32(4))
     canonicalize(model)
     result, sqnr_db = quantized(model)

@@ -81,6 +81,11 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
     help="One weight scale for each output channel, or one for all.",
 )
 @click.option(
+    "--reduce-range",
+    is_flag=True,
+    help="7-bit weights: no sum saturates in ONNX Runtime on x86 without VNNI. The C needs none.",
+)
+@click.option(
     "--io-type",
     type=click.Choice(IO_TYPES),
     default="float32",
@@ -140,5 +145,7 @@ def command(
     states = ", ".join(f"{n} {state}" for state, n in report.counts.items() if n)
     data = f"; {report.samples} calibration samples" if spec else ""
     console.text(f"{report.output}: {states}{data}")
+    if report.saturation.pairs:
+        console.text(report.saturation.summary())
     console.text(f"{report.parameters}: scales, hashes{', seed' if spec else ''}")
     console.result(report.to_json())

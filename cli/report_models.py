@@ -24,6 +24,7 @@ from midge.convert.canonical import canonicalize
 from midge.convert.compile import compile_file, read_plan
 from midge.convert.images import ImageOptions
 from midge.convert.onnx_in import read_model
+from midge.convert.saturation import saturation_of
 from midge.convert.summary import summarize
 from midge.core.errors import InputError, UnsupportedError
 
@@ -59,6 +60,7 @@ def report_models(
     candidates = [_candidate(path, work, models) for path in models]
     variants, _ = measure(candidates, inputs, judge)
     notices = [line for c in candidates if c.c is not None for line in c.c.notices]
+    notices += [f"{c.label}: {line}" for c in candidates for line in _saturation(c)]
     return Report(
         title=title or models[0].stem,
         metric=metric,
@@ -131,6 +133,10 @@ def _candidate(path: Path, work: Path, models: tuple[Path, ...]) -> Candidate:
             raise
         made = None  # a float model without a C form is still worth comparing
     return Candidate(label, path, made, integer=quantized)
+
+
+def _saturation(candidate: Candidate) -> list[str]:
+    return saturation_of(read_model(candidate.onnx)).notices() if candidate.integer else []
 
 
 def _layers(first: ir.Model, candidates: list[Candidate], inputs: list[Array]) -> tuple[Layer, ...]:

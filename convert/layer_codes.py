@@ -10,7 +10,13 @@ from midge.convert import graph as g
 from midge.convert.select import Selection
 from midge.core.errors import InputError
 from midge.quant.rules import Kind
-from midge.quant.scheme import QuantParams, WeightCodes, bias_scale, quantize_weights
+from midge.quant.scheme import (
+    WEIGHT_MAX,
+    QuantParams,
+    WeightCodes,
+    bias_scale,
+    quantize_weights,
+)
 
 INT32_MAX = 2**31 - 1
 
@@ -20,6 +26,7 @@ def layer_codes(
     params: Mapping[str, QuantParams],
     forced: Mapping[str, WeightCodes],
     per_channel: bool,
+    limit: int = WEIGHT_MAX,
 ) -> dict[ir.Node, WeightCodes]:
     """Return weight and bias codes of every layer with a constant weight.
 
@@ -28,6 +35,7 @@ def layer_codes(
         params: of the activations, by tensor name.
         forced: codes that are given already, by the name of the layer's quantized output.
         per_channel: one weight scale per output channel, where the operator allows.
+        limit: largest weight code.
     """
     codes = {}
     for node, rule in selection.quantized.items():
@@ -35,11 +43,11 @@ def layer_codes(
             continue
         given = forced.get(g.name_of(selection.carrier(node)))
         x = params[g.name_of(selection.operands(node)[0])]
-        codes[node] = given or _quantize(node, x, per_channel)
+        codes[node] = given or _quantize(node, x, per_channel, limit)
     return codes
 
 
-def _quantize(node: ir.Node, x: QuantParams, per_channel: bool) -> WeightCodes:
+def _quantize(node: ir.Node, x: QuantParams, per_channel: bool, limit: int) -> WeightCodes:
     W, B = g.constant(node.inputs[1]), g.constant(g.operand(node, 2))
     assert W is not None
     axis = g.channel_axis(node, W.ndim)
@@ -53,10 +61,10 @@ def _quantize(node: ir.Node, x: QuantParams, per_channel: bool) -> WeightCodes:
             f"{float(x.scale):.3g} leave float32; are the calibration data and the model sound?"
         )
     if groups == 1:
-        return quantize_weights(W, B, x.scale, axis, per_channel)
+        return quantize_weights(W, B, x.scale, axis, per_channel, limit)
     # Axis 1 of a grouped ConvTranspose holds one group's channels; the groups share their scales.
     worst = None if B is None else np.abs(B.reshape(groups, -1)).max(axis=0)
-    shared = quantize_weights(W, worst, x.scale, axis, per_channel)
+    shared = quantize_weights(W, worst, x.scale, axis, per_channel, limit)
     if B is None:
         return shared
     scale = bias_scale(x.scale, channel_scales(node, shared)).astype(np.float64)

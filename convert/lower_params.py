@@ -137,7 +137,7 @@ def any_weight(node: ir.Node, axis: int) -> Weight:
     if dequantize is None:
         raise fail(node, "its weight is no constant of 8-bit codes", "quantize the weight")
     scale, zero_point = _scale_and_zero_point(dequantize)
-    codes = _constant_codes(dequantize)
+    codes = codes_in_file(dequantize)
     if codes.dtype == np.int32 or codes.ndim == 0:
         raise fail(node, f"its weight's codes are {codes.dtype}", "store int8 codes")
     if scale.size != 1 and g.attribute(dequantize, "axis", 1) % codes.ndim != axis:
@@ -168,7 +168,7 @@ def _too_wide(node: ir.Node, centred: Array) -> UnsupportedError:
     )
 
 
-def _constant_codes(dequantize: ir.Node) -> Array:
+def codes_in_file(dequantize: ir.Node) -> Array:
     """Return the codes that a DequantizeLinear reads, quantizing a float constant as Q does."""
     codes = g.constant(dequantize.inputs[0])
     if codes is not None:
@@ -196,7 +196,7 @@ def real_constant(value: ir.Value | None) -> Array | None:
     if node is None:
         return None
     scale, zero_point = _scale_and_zero_point(node)
-    codes = _constant_codes(node)
+    codes = codes_in_file(node)
     shape = [1] * codes.ndim
     if scale.size != 1:
         shape[g.attribute(node, "axis", 1)] = -1
@@ -229,7 +229,7 @@ def constant_codes(value: ir.Value | None) -> Codes | None:
     node = dequantizes_constant(value)
     if node is None:
         return None
-    codes, (scale, _) = _constant_codes(node), _scale_and_zero_point(node)
+    codes, (scale, _) = codes_in_file(node), _scale_and_zero_point(node)
     if scale.size != 1 or str(codes.dtype) not in ACTIVATIONS:
         return None
     return Codes(codes, activation_params(node))
@@ -250,7 +250,7 @@ def bias(
     scale = scheme.bias_scale(x_scale, w.scale)
     dequantize = dequantizes_constant(value)
     if dequantize is not None:
-        codes, own = _constant_codes(dequantize), _scale_and_zero_point(dequantize)[0].reshape(-1)
+        codes, own = codes_in_file(dequantize), _scale_and_zero_point(dequantize)[0].reshape(-1)
         if codes.dtype != np.int32:
             raise fail(node, f"its bias has {codes.dtype} codes", "store int32 codes")
         if np.any(np.abs(own - scale) > BIAS_TOLERANCE * scale):

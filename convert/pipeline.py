@@ -30,7 +30,7 @@ from midge.convert.pipeline_nodes import (
     with_folded,
 )
 from midge.convert.pipeline_weights import quantize_weights_file
-from midge.convert.quantize import quantize_graph
+from midge.convert.quantize import QuantizedGraph, quantize_graph
 from midge.convert.quantize_report import (
     QuantizeOptions,
     QuantizeReport,
@@ -42,6 +42,7 @@ from midge.convert.quantize_report import (
     parameters_record,
     preprocessing,
 )
+from midge.convert.saturation import REDUCE_RANGE, saturation_of
 from midge.convert.select import Selection, check_names, select
 from midge.convert.strict import check_strict
 from midge.quant.scheme import QuantParams
@@ -135,30 +136,25 @@ def quantize_file(
     log.require_named_dims(model, path)
     ranges = tighten_masks(model, ranges)
     params, refused = choose_params(model, ranges, refused, options.activation_type)
-    quantized = quantize_graph(
-        model,
-        params,
-        per_channel=options.per_channel,
-        io_type=options.io_type,
-        activation_type=options.activation_type,
-        refused=refused,
-        join_tables=True,
-        drop_dead_channels=options.dead_channels,
-    )
+    quantized = _quantize(model, params, refused, options)
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     if preprocessing(options):
         lines.append(f"calibration images: {options.images}.")
     lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
-    coverage = with_folded(quantized.coverage, records, before)
+    saturation = saturation_of(quantized.model)
+    lines += saturation.notices(REDUCE_RANGE)
+    coverage = with_folded(saturation.marked(quantized.coverage), records, before)
     if options.strict:
         check_strict(coverage, collapsed)
     sample = log.first if options.io_type == "float32" else None
     data = checked_bytes(quantized.model, out, sample)
     written = file_record(out, data)
-    record = parameters_record(path, written, calib_spec, options, samples, params, quantized)
+    record = parameters_record(
+        path, written, calib_spec, options, samples, params, quantized, saturation
+    )
     parameters = parameters_path(out)
     write_files({out: data, parameters: as_json(record)})
-    return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed)
+    return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed, saturation)
 
 
 def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
@@ -180,6 +176,25 @@ def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple
         images=options.images,
     )
     return model, samples
+
+
+def _quantize(
+    model: ir.Model,
+    params: Mapping[str, QuantParams],
+    refused: Mapping[str, str],
+    options: QuantizeOptions,
+) -> QuantizedGraph:
+    return quantize_graph(
+        model,
+        params,
+        per_channel=options.per_channel,
+        reduce_range=options.reduce_range,
+        io_type=options.io_type,
+        activation_type=options.activation_type,
+        refused=refused,
+        join_tables=True,
+        drop_dead_channels=options.dead_channels,
+    )
 
 
 def choose_params(

@@ -20,6 +20,7 @@ from midge.convert.quantize_report import (
     parameters_path,
     weights_record,
 )
+from midge.convert.saturation import REDUCE_RANGE, saturation_of
 from midge.convert.select import check_names
 
 
@@ -47,13 +48,19 @@ def quantize_weights_file(
     records = canonicalize(model)
     refused, not_found = refused_by_user(model, before, options)
     quantized = quantize_weights(
-        model, options.mode, per_channel=options.per_channel, refused=refused
+        model,
+        options.mode,
+        per_channel=options.per_channel,
+        reduce_range=options.reduce_range,
+        refused=refused,
     )
+    saturation = saturation_of(quantized.model)
     if not quantized.scales:
         lines.append(f"no node of {path} has a weight that can be quantized.")
     data = checked_bytes(quantized.model, out)
-    record = weights_record(path, file_record(out, data), options, quantized.scales)
+    record = weights_record(path, file_record(out, data), options, quantized.scales, saturation)
     parameters = parameters_path(out)
     write_files({out: data, parameters: as_json(record)})
-    coverage = with_folded(quantized.coverage, records, before)
-    return QuantizeReport(out, parameters, coverage, lines + not_found, 0)
+    coverage = with_folded(saturation.marked(quantized.coverage), records, before)
+    lines += not_found + saturation.notices(REDUCE_RANGE)
+    return QuantizeReport(out, parameters, coverage, lines, 0, saturation=saturation)

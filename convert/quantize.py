@@ -16,7 +16,7 @@ from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.select import Selection, select
 from midge.core.errors import InputError
 from midge.quant.rules import Kind
-from midge.quant.scheme import QuantParams, WeightCodes
+from midge.quant.scheme import REDUCED_WEIGHT_MAX, WEIGHT_MAX, QuantParams, WeightCodes
 
 MAX_ROUNDS = 8  # of taking back choices; each takes at least one node out
 
@@ -44,6 +44,7 @@ def quantize_graph(
     layers: Mapping[str, WeightCodes] | None = None,
     *,
     per_channel: bool = True,
+    reduce_range: bool = False,
     io_type: str = "float32",
     activation_type: str = "uint8",
     nodes_to_exclude: Iterable[str] = (),
@@ -62,6 +63,7 @@ def quantize_graph(
         layers: integer parameters of layers that are fixed already (from training), by the same
             names; the others are quantized here.
         per_channel: one weight scale per output channel.
+        reduce_range: 7-bit weights, with which no sum of two products leaves 16 bits.
         io_type: "float32" keeps inputs and outputs; "int8" and "uint8" make them codes.
         activation_type: "uint8" or "int8".
         nodes_to_exclude: names of nodes that stay in float.
@@ -75,7 +77,7 @@ def quantize_graph(
     """
     clone = model.clone()
     given = {k: p.as_dtype(activation_type) for k, p in params.items()}
-    no = dict(refused or {})
+    no, limit = dict(refused or {}), REDUCED_WEIGHT_MAX if reduce_range else WEIGHT_MAX
     for _ in range(MAX_ROUNDS):
         selection = select(
             clone,
@@ -85,7 +87,7 @@ def quantize_graph(
             join_tables=join_tables,
         )
         full = complete_params(selection, given)
-        codes = layer_codes(selection, full, layers or {}, per_channel)
+        codes = layer_codes(selection, full, layers or {}, per_channel, limit)
         more = wide_concats(selection, full) | overflowing(codes, selection, full)
         if not more:
             break

@@ -46,6 +46,7 @@ def quantize_weights(
     mode: str,
     *,
     per_channel: bool = True,
+    reduce_range: bool = False,
     refused: Mapping[str, str] | None = None,
 ) -> WeightQuantizedGraph:
     """Give every layer int8 weights; the graph given is left as it is.
@@ -54,10 +55,11 @@ def quantize_weights(
         model: canonical float graph (canonical.canonicalize).
         mode: DYNAMIC or WEIGHT_ONLY.
         per_channel: one weight scale per output channel.
+        reduce_range: 7-bit weights, with which no sum of two products leaves 16 bits.
         refused: nodes that stay in float -> why.
     """
     clone = model.clone()
-    writer = _Writer(clone, g.Names(clone.graph), per_channel)
+    writer = _Writer(clone, g.Names(clone.graph), per_channel, reduce_range)
     coverage, no = [], refused or {}
     reason = "integer products, activations quantized at run time"
     for node in list(clone.graph):
@@ -101,11 +103,13 @@ class _Writer:
         model: a clone that may be changed.
         names: hands out unused names.
         per_channel: one weight scale per output channel.
+        reduce_range: 7-bit weights.
     """
 
     model: ir.Model
     names: g.Names
     per_channel: bool
+    reduce_range: bool
     scales: dict[str, g.Array] = field(default_factory=dict)
     _quantizers: dict[ir.Value, ir.Node] = field(default_factory=dict)
 
@@ -155,6 +159,7 @@ class _Writer:
             "ConvInteger" if conv else "MatMulInteger",
             [q, self._constant(f"{stem}_W_quantized", codes), zero_point],
             self.names.fresh(f"{stem}_products"),
+            name=stem,
             attributes={
                 key: list(value) if isinstance(value, tuple) else value
                 for key in _CONV_ATTRIBUTES
@@ -179,9 +184,10 @@ class _Writer:
         g.remove(node)
 
     def _codes(self, node: ir.Node, W: g.Array, axis: int) -> tuple[g.Array, g.Array]:
-        scale = scheme.weight_scales(W, axis, self.per_channel)
+        limit = scheme.REDUCED_WEIGHT_MAX if self.reduce_range else scheme.WEIGHT_MAX
+        scale = scheme.weight_scales(W, axis, self.per_channel, limit)
         self.scales[g.label(node)] = scale
-        return scheme.weight_codes(W, scale, axis), scale
+        return scheme.weight_codes(W, scale, axis, limit), scale
 
     def _quantizer(self, x: ir.Value, reader: ir.Node) -> ir.Node:
         """Return the DynamicQuantizeLinear of a value, made before its first reader."""

@@ -16,6 +16,7 @@ from midge.convert.images import ImageOptions
 from midge.convert.io_types import IO_TYPES
 from midge.convert.quantize import QuantizedGraph
 from midge.convert.quantize_dynamic import DYNAMIC, WEIGHT_ONLY
+from midge.convert.saturation import Saturation
 from midge.core.errors import InputError
 from midge.quant.scheme import QuantParams
 
@@ -31,6 +32,7 @@ class QuantizeOptions:
     Args:
         mode: "static" (calibrated), "dynamic" or "weight-only"; the other two need no data.
         per_channel: one weight scale per output channel.
+        reduce_range: 7-bit weights, which cannot saturate in ONNX Runtime on x86 without VNNI.
         activation_type: "uint8" or "int8", in the ONNX file.
         io_type: "float32", "int8" or "uint8", of the file's inputs and outputs.
         calibration_method: one of calibrate.METHODS.
@@ -48,6 +50,7 @@ class QuantizeOptions:
 
     mode: str = STATIC
     per_channel: bool = True
+    reduce_range: bool = False
     activation_type: str = "uint8"
     io_type: str = "float32"
     calibration_method: str = "minmax"
@@ -74,6 +77,7 @@ class QuantizeReport:
         notices: lines that the user must see.
         samples: calibration samples used.
         collapsed: tensors whose calibrated range is a single point at 0.
+        saturation: which layers may saturate in ONNX Runtime on x86 without VNNI.
     """
 
     output: Path
@@ -82,6 +86,7 @@ class QuantizeReport:
     notices: list[str]
     samples: int
     collapsed: tuple[str, ...] = ()
+    saturation: Saturation = field(default_factory=Saturation)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -98,6 +103,7 @@ class QuantizeReport:
             "notices": self.notices,
             "samples": self.samples,
             "collapsed": list(self.collapsed),
+            "saturation": self.saturation.to_json(),
         }
 
 
@@ -139,6 +145,11 @@ def check_data(calib_spec: object | None, options: QuantizeOptions) -> None:
         if getattr(options, name):
             option = name.replace("_", "-")
             raise InputError(f"--{option} has no meaning in --mode {options.mode}; leave it out.")
+    if options.reduce_range and options.mode == WEIGHT_ONLY:
+        raise InputError(
+            f"--reduce-range has no meaning in --mode {WEIGHT_ONLY}, whose products are float; "
+            "leave it out."
+        )
     if options.images is not None and options.images.given():
         raise InputError(
             f"{', '.join(options.images.given())}: no meaning in --mode {options.mode}; leave out."
@@ -162,6 +173,7 @@ def parameters_record(
     samples: Samples,
     params: Mapping[str, QuantParams],
     quantized: QuantizedGraph,
+    saturation: Saturation,
 ) -> dict[str, Any]:
     """Return the content of the .quant.json: what makes the file reproducible and readable.
 
@@ -181,6 +193,7 @@ def parameters_record(
         },
         "seed": options.seed,
         "per_channel": options.per_channel,
+        "reduce_range": options.reduce_range,
         "activation_type": options.activation_type,
         "io_type": options.io_type,
         "activations": {
@@ -191,6 +204,7 @@ def parameters_record(
             name: {"scale": [float(s) for s in code.scale], "raised": list(code.raised)}
             for name, code in quantized.codes.items()
         },
+        "saturation": saturation.to_json(),
     }
 
 
@@ -199,6 +213,7 @@ def weights_record(
     written: Mapping[str, str],
     options: QuantizeOptions,
     scales: Mapping[str, Array],
+    saturation: Saturation,
 ) -> dict[str, Any]:
     """Return the content of the .quant.json of a file that was quantized without data."""
     return {
@@ -206,6 +221,8 @@ def weights_record(
         "quantized": dict(written),
         "mode": options.mode,
         "per_channel": options.per_channel,
+        "reduce_range": options.reduce_range,
+        "saturation": saturation.to_json(),
         "weights": {
             name: {"scale": [float(s) for s in scale.reshape(-1)]} for name, scale in scales.items()
         },

@@ -4,8 +4,9 @@ What is compared is what users run: all graph optimizations on. A quantized tens
 making the output of its QuantizeLinear a graph output, which does not stop ONNX Runtime fusing.
 
 x86 without VNNI multiplies uint8 by int8 with sums that saturate at 16 bits; there ONNX Runtime is
-told to use its exact kernels, and the level's name says so. Files with int8 activations are run as
-they stand (session.qdqisint8allowed), because ONNX Runtime would rewrite parts of them to uint8.
+told to use its exact kernels, and the level's name says so, unless the weights prove that no sum
+saturates. Files with int8 activations are run as they stand (session.qdqisint8allowed), because
+ONNX Runtime would rewrite parts of them to uint8.
 """
 
 import platform
@@ -18,9 +19,11 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
+from midge.convert import graph as g
 from midge.convert import ort
 from midge.convert.lower_bind import bind_batch
 from midge.convert.lower_params import is_quantize
+from midge.convert.saturation import PRODUCTS, saturation_of
 from midge.core.native import cpu_features
 
 Array = npt.NDArray[Any]
@@ -40,7 +43,8 @@ class Level:
     """How ONNX Runtime runs a file.
 
     Args:
-        exact: session.x64quantprecision=1.
+        exact: session.x64quantprecision=1, which is itself an optimization; without optimizations
+            the weights of integer products are rewritten instead.
         int8: session.qdqisint8allowed=1.
         optimize: all graph optimizations; without them the file runs operator by operator.
     """
@@ -53,17 +57,21 @@ class Level:
     def name(self) -> str:
         """The level as it is printed beside every claim."""
         parts = ["ORT_ENABLE_ALL" if self.optimize else "ORT_DISABLE_ALL"]
-        parts += ["x64quantprecision=1 (no VNNI)"] if self.exact else []
+        how = "x64quantprecision=1" if self.optimize else "weights made uint8"
+        parts += [f"{how} (no VNNI)"] if self.exact else []
         parts += ["qdqisint8allowed=1"] if self.int8 else []
         return ", ".join(parts)
 
 
-def level_of(model: ir.Model) -> Level:
-    """Return the level at which a file's fused integer operators are exact on this machine."""
+def level_of(model: ir.Model, optimize: bool = True) -> Level:
+    """Return the level at which a file's integer operators are exact on this machine."""
+    exact = needs_exact_kernels() and bool(saturation_of(model).layers)
+    if not optimize:  # QDQ is float arithmetic then
+        return Level(exact and any(g.is_op(n, *PRODUCTS) for n in model.graph), False, False)
     dtypes = {n.outputs[0].dtype for n in quantizers(model.graph)}
     # Its exact kernels take uint8 activations only; int8 x int8 does not saturate anywhere.
     int8 = ir.DataType.UINT8 not in dtypes and ir.DataType.INT8 in dtypes
-    return Level(needs_exact_kernels() and not int8, int8)
+    return Level(exact and not int8, int8)
 
 
 def quantizers(graph: ir.Graph) -> list[ir.Node]:
@@ -104,7 +112,7 @@ class Reference:
         Raises:
             ToolError: ONNX Runtime refuses the file.
         """
-        self.level = level_of(model) if optimize else Level(False, False, False)
+        self.level = level_of(model, optimize)
         whole = ir.to_proto(model)
         _own_constants(whole.graph)
         self._plain = self._session(whole)
@@ -126,6 +134,8 @@ class Reference:
             self._shown = self._session(proto)
 
     def _session(self, proto: onnx.ModelProto) -> Any:
+        if self.level.exact and not self.level.optimize:
+            _make_weights_uint8(proto.graph)
         return ort.make_session(
             proto,
             level="all" if self.level.optimize else "none",
@@ -177,6 +187,23 @@ class Reference:
 def _as_word(y: Array) -> Array:
     """Return int64 and bool as int32, as executor and C have them."""
     return y.astype(np.int32) if y.dtype in (np.int64, np.bool_) else y
+
+
+def _make_weights_uint8(graph: onnx.GraphProto) -> None:
+    """Store the int8 weight of each integer product, and its zero-point, with 128 added."""
+    known = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    for index, node in enumerate(graph.node):
+        W = known.get(node.input[1]) if node.op_type in PRODUCTS else None
+        if W is None or W.dtype != np.int8:
+            continue
+        zero_point = known.get(node.input[3]) if len(node.input) > 3 else None
+        zero_point = np.zeros((), np.int8) if zero_point is None else zero_point
+        while len(node.input) < 4:
+            node.input.append("")
+        for position, array in ((1, W), (3, zero_point)):
+            codes = (array.astype(np.int16) + 128).astype(np.uint8)
+            node.input[position] = f"{node.name}__{index}_{position}"
+            graph.initializer.append(onnx.numpy_helper.from_array(codes, node.input[position]))
 
 
 def _own_constants(graph: onnx.GraphProto) -> None:

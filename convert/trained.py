@@ -11,6 +11,7 @@ from midge.convert.onnx_out import checked_bytes, write_files, write_model
 from midge.convert.pipeline_nodes import with_folded
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import QuantizeReport, as_json, file_record, parameters_path
+from midge.convert.saturation import saturation_of
 from midge.core import Tensor, nn
 from midge.core.trace import trace
 from midge.quant.qat import QATModel
@@ -60,7 +61,8 @@ def write_trained(
     records = canonicalize(graph)
     quantized = quantize_graph(graph, export.params, export.layers, io_type=io_type)
     data = checked_bytes(quantized.model, path)
-    coverage = with_folded(quantized.coverage, records, before)
+    saturation = saturation_of(quantized.model)
+    coverage = with_folded(saturation.marked(quantized.coverage), records, before)
     parameters = parameters_path(path)
     record = {
         "quantized": file_record(path, data),
@@ -75,6 +77,8 @@ def write_trained(
             key: {"scale": [float(s) for s in codes.scale], "raised": list(codes.raised)}
             for key, codes in quantized.codes.items()
         },
+        "saturation": saturation.to_json(),
     }
     write_files({path: data, parameters: as_json(record)})
-    return QuantizeReport(path, parameters, coverage, quantized.notices, 0)
+    lines = quantized.notices + saturation.notices()
+    return QuantizeReport(path, parameters, coverage, lines, 0, saturation=saturation)

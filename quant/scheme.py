@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 
 CODE_RANGE = {"uint8": (0, 255), "int8": (-128, 127), "int32": (-(2**31), 2**31 - 1)}
 WEIGHT_MAX = 127  # weight codes are symmetric: -127..127
+REDUCED_WEIGHT_MAX = 64  # 255 * (64 + 64) fits int16: no sum of two products saturates
 BIAS_LIMIT = 2**30  # |bias code| stays below this when midge chooses the scales
 SCALE_FLOOR = np.float32(2.0**-60)  # a dead range or channel still gets a finite positive scale
 
@@ -84,7 +85,8 @@ class WeightCodes:
     """The integer parameters of one Conv, Gemm or MatMul.
 
     Args:
-        weight: int8 codes in the layout of the ONNX operand, -127..127, zero-point 0.
+        weight: int8 codes in the layout of the ONNX operand, -127..127 or, with a reduced range,
+            -64..64; zero-point 0.
         scale: float32 [channels], or [1] when per-tensor.
         bias: int32 codes [channels] with scale f32(s_x * s_w[c]), or None.
         raised: output channels whose scale was raised to keep the bias in range.
@@ -96,24 +98,24 @@ class WeightCodes:
     raised: tuple[int, ...] = ()
 
 
-def weight_scales(W: Array, axis: int, per_channel: bool) -> Array:
-    """Return float32 scales max|W| / 127 per output channel (or one), never below the floor."""
+def weight_scales(W: Array, axis: int, per_channel: bool, limit: int = WEIGHT_MAX) -> Array:
+    """Return float32 scales max|W| / limit per output channel (or one), never below the floor."""
     moved = np.moveaxis(np.asarray(W, np.float64), axis, 0).reshape(W.shape[axis], -1)
     top = np.abs(moved).max(axis=1) if moved.shape[1] else np.zeros(moved.shape[0])
     if not per_channel:
         top = top.max(keepdims=True)
-    return np.maximum((top / WEIGHT_MAX).astype(np.float32), SCALE_FLOOR)
+    return np.maximum((top / limit).astype(np.float32), SCALE_FLOOR)
 
 
-def weight_codes(W: Array, scale: Array, axis: int) -> Array:
-    """Return int8 codes sat(rint(W / scale)), -127..127, in the layout of W.
+def weight_codes(W: Array, scale: Array, axis: int, limit: int = WEIGHT_MAX) -> Array:
+    """Return int8 codes sat(rint(W / scale)), -limit..limit, in the layout of W.
 
     The division is in float32, as QuantizeLinear's (ONNX specification).
     """
     shape = [1] * W.ndim
     shape[axis] = -1
     codes = np.rint(np.asarray(W, np.float32) / scale.reshape(shape))
-    return np.clip(codes, -WEIGHT_MAX, WEIGHT_MAX).astype(np.int8)
+    return np.clip(codes, -limit, limit).astype(np.int8)
 
 
 def bias_scale(x_scale: np.float32, w_scale: Array) -> Array:
@@ -122,7 +124,12 @@ def bias_scale(x_scale: np.float32, w_scale: Array) -> Array:
 
 
 def quantize_weights(
-    W: Array, B: Array | None, x_scale: np.float32, axis: int, per_channel: bool = True
+    W: Array,
+    B: Array | None,
+    x_scale: np.float32,
+    axis: int,
+    per_channel: bool = True,
+    limit: int = WEIGHT_MAX,
 ) -> WeightCodes:
     """Quantize the weights and bias of one layer.
 
@@ -135,8 +142,9 @@ def quantize_weights(
         x_scale: scale of the layer's input.
         axis: output-channel axis of W.
         per_channel: one scale per output channel, or one for all.
+        limit: largest code, WEIGHT_MAX or REDUCED_WEIGHT_MAX.
     """
-    scale = weight_scales(W, axis, per_channel)
+    scale = weight_scales(W, axis, per_channel, limit)
     raised: tuple[int, ...] = ()
     bias = None
     if B is not None:
@@ -149,4 +157,4 @@ def quantize_weights(
         raised = tuple(int(c) for c in np.flatnonzero(low))
         scale = np.where(low, need, scale).astype(np.float32)
         bias = np.rint(B / bias_scale(x_scale, scale).astype(np.float64)).astype(np.int32)
-    return WeightCodes(weight_codes(W, scale, axis), scale, bias, raised)
+    return WeightCodes(weight_codes(W, scale, axis, limit), scale, bias, raised)

@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.lower_prelu import channel_slopes
+from midge.convert.normalizations import normalizing
 from midge.convert.one_table import OneTable, find_tables
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.passes.fold_pads import pad_value
@@ -26,6 +27,7 @@ from midge.core.errors import InputError, did_you_mean
 from midge.quant.rules import Kind, Rule, rule_of
 
 FUSABLE = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE, Kind.SUM)
+NORMALIZES = "it normalizes in float"
 TABLE = Rule(Kind.TABLE)  # of the nodes of a function of one tensor
 
 
@@ -120,6 +122,7 @@ def select(
         InputError: a name or an operator occurs nowhere in the model.
     """
     why = dict.fromkeys(nodes_to_exclude, "excluded by the user") | dict(refused or {})
+    why |= {g.label(n): NORMALIZES for n in normalizing(model.graph) if g.label(n) not in why}
     selection, waiting = Selection(), []
 
     def may_join(node: ir.Node) -> bool:

@@ -52,6 +52,11 @@ def _bounds(node: ir.Node) -> Function:
     return lambda x: np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
 
 
+def _shrink(node: ir.Node) -> Function:
+    lambd, bias = _real(node, "lambd", 0.5), _real(node, "bias", 0.0)
+    return lambda x: np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0))
+
+
 def _plain(function: Any) -> Row:
     """Return the row of an operator without attributes."""
     return lambda node: function
@@ -62,10 +67,15 @@ UNARY: dict[str, Row] = {
         name: _plain(function)
         for name, function in {
             "Abs": np.abs,
+            "Acos": np.arccos,
+            "Acosh": np.arccosh,
+            "Asin": np.arcsin,
             "Asinh": np.arcsinh,
             "Atan": np.arctan,
+            "Atanh": np.arctanh,
             "Ceil": np.ceil,
             "Cos": np.cos,
+            "Cosh": np.cosh,
             "Erf": _erf,
             "Exp": np.exp,
             "Floor": np.floor,
@@ -76,8 +86,10 @@ UNARY: dict[str, Row] = {
             "Sigmoid": sigmoid,
             "Sign": np.sign,
             "Sin": np.sin,
+            "Sinh": np.sinh,
             "Softplus": _softplus,
             "Sqrt": np.sqrt,
+            "Tan": np.tan,
             "Tanh": np.tanh,
         }.items()
     },
@@ -100,6 +112,7 @@ UNARY: dict[str, Row] = {
         )
     ),
     "Softsign": lambda node: lambda x: x / (1 + np.abs(x)),
+    "Shrink": _shrink,
     "Swish": lambda node: lambda x: x * sigmoid(_real(node, "alpha", 1.0) * x),
     "ThresholdedRelu": lambda node: lambda x: np.where(x > _real(node, "alpha", 1.0), x, 0),
 }

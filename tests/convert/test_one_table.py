@@ -105,6 +105,32 @@ def test_a_single_operator_becomes_a_table_where_it_has_no_other_form(quantize):
     assert kinds(report) == [Quantize, Table, *kinds(report)[2:]]
 
 
+@pytest.mark.parametrize(
+    ("op", "span"),
+    [
+        ("Acos", (-0.9, 0.9)),
+        ("Asin", (-0.9, 0.9)),
+        ("Asinh", (-4, 4)),
+        ("Atan", (-4, 4)),
+        ("Atanh", (-0.8, 0.8)),
+        ("Cos", (-3, 3)),
+        ("Cosh", (-2, 2)),
+        ("Shrink<lambd=0.5, bias=0.5>", (-4, 4)),
+        ("Sin", (-3, 3)),
+        ("Sinh", (-2, 2)),
+        ("Sqrt", (0, 4)),
+        ("Tan", (-1, 1)),
+    ],
+)
+def test_a_function_of_the_library_has_the_codes_of_onnx_runtime(quantize, op, span):
+    report = quantize(f"y = {op}(x)", span=span)
+    assert kinds(report).count(Table) == 1
+    x = every_code(plan_of(report))
+    (ours,) = Executor(plan_of(report)).run([x])
+    (theirs,) = run(make_session(report.output, exact=True), {"x": x})
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_value_that_somebody_else_reads_stays_a_tensor_of_its_own(quantize):
     report = quantize("z = Sigmoid(x) a = Mul(z, x) y = Tanh(a)", outputs=("y", "z"))
     names = {plan_of(report).tensors[op.output].name for op in plan_of(report).ops}

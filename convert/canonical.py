@@ -20,6 +20,7 @@ from midge.convert.passes.merge_moves import MergeMoves
 from midge.convert.passes.remove_dead import RemoveDead
 from midge.convert.passes.remove_identities import RemoveIdentities
 from midge.convert.passes.resolve_ifs import ResolveIfs
+from midge.convert.passes.spell_einsum import SpellEinsum
 from midge.convert.passes.split_matmul import SplitMatMul
 
 PASSES: tuple[type[Pass], ...] = (
@@ -28,6 +29,7 @@ PASSES: tuple[type[Pass], ...] = (
     RemoveIdentities,
     RemoveDead,
     InferShapes,
+    SpellEinsum,
     MergeMoves,
     ExplicitPads,
     FuseLayerNorm,

@@ -18,6 +18,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.coverage import Coverage
+from midge.convert.lower_moves import moves_codes
 from midge.convert.lower_params import codes_in_file, dequantizes_constant, is_dequantize
 from midge.quant.scheme import CODE_RANGE, REDUCED_WEIGHT_MAX
 
@@ -114,11 +115,25 @@ def _weight(node: ir.Node) -> g.Array | None:
     """Return the stored codes of a layer's weight where its activation is codes, else None."""
     if g.is_op(node, *PRODUCTS):
         return g.constant(node.inputs[1])
-    x = g.operand(node, 0)
-    if not g.is_op(node, *DEQUANTIZED) or x is None or not is_dequantize(x.producer()):
+    if not g.is_op(node, *DEQUANTIZED) or not _is_dequantized(g.operand(node, 0)):
         return None
     dequantize = dequantizes_constant(node.inputs[1])
     return None if dequantize is None else codes_in_file(dequantize)
+
+
+def _is_dequantized(value: ir.Value | None) -> bool:
+    """Tell whether a value is dequantized codes, moved or limited or not.
+
+    ONNX Runtime takes the DequantizeLinear past what only moves, and then multiplies codes.
+    """
+    while value is not None:
+        node = value.producer()
+        if node is None or is_dequantize(node):
+            return node is not None
+        if not moves_codes(node) and not g.is_op(node, "Relu", "Clip"):
+            return False
+        value = g.operand(node, 0)
+    return False
 
 
 def _channel_axis(node: ir.Node, rank: int) -> int:

@@ -198,3 +198,12 @@ def _conv(proto):
 
 def _ir(proto):
     return onnx_ir.from_proto(proto)
+
+
+def test_codes_that_only_moved_before_a_layer_are_codes(qdq):
+    graph = qdq(0)
+    cut = graph.constant(np.array([1, 12]))
+    moved = graph.node("Reshape", [graph.node("Relu", [graph.input([1, 2, 2, 3])]), cut])
+    weight = graph.dequantized(np.full((12, 4), 127, np.int8), np.float32(0.01))
+    y = graph.quantized(graph.node("MatMul", [moved, weight]), (np.float32(1), 3))
+    assert len(saturation_of(graph.output(y).model()).layers) == 1

@@ -15,6 +15,7 @@ from midge.convert.plan_general import (
     GatherElements,
     RecurrentF32,
     ResampleF32,
+    TopF32,
     Where,
 )
 
@@ -108,6 +109,20 @@ def _arg(step: Step) -> list[Record]:
     return [record(step, "midge_arg_f32", words)]
 
 
+def _top(step: Step) -> list[Record]:
+    p = step.op.params
+    assert isinstance(p, TopF32)
+    outer, size, inner = step.x[0].shape
+    words: Words = {
+        "MIDGE_REDUCE_OUTER": outer,
+        "MIDGE_REDUCE_COUNT": size,
+        "MIDGE_REDUCE_INNER": inner,
+        "MIDGE_ARG_FLAGS": int(p.smallest),
+        "MIDGE_TOP_K": p.k,
+    }
+    return [record(step, "midge_top_f32", words)]
+
+
 def _gather(step: Step) -> list[Record]:
     p = step.op.params
     assert isinstance(p, (Gather, GatherElements))
@@ -143,5 +158,6 @@ GENERAL_RECORDS: dict[type, Callable[[Step], list[Record]]] = {
     GatherElements: _gather,
     RecurrentF32: _recurrent,
     ResampleF32: _resample,
+    TopF32: _top,
     Where: _where,
 }

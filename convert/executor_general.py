@@ -22,6 +22,7 @@ from midge.convert.plan_general import (
     GatherElements,
     RecurrentF32,
     ResampleF32,
+    TopF32,
     Where,
 )
 
@@ -110,6 +111,21 @@ def arg(p: ArgF32, o: Operands) -> Array:
     return index.reshape(-1, *o.y.shape)
 
 
+def top(p: TopF32, o: Operands) -> Array:
+    """Return where the best values stand, [S, outer, k, inner]."""
+    X = -o.x[0] if p.smallest else o.x[0]
+    n = X.shape[2]
+    places = np.arange(n).reshape(n, 1)
+    left = ~np.isnan(X)
+    found = np.zeros((*X.shape[:2], p.k, X.shape[3]), np.int32)
+    for k in range(p.k):
+        best = np.where(left, X, -np.inf).max(axis=2, keepdims=True)
+        index = np.where(left & (best == X), places, n).min(axis=2, keepdims=True)
+        found[:, :, k : k + 1] = np.where(index < n, index, 0)
+        left &= places != index
+    return found.reshape(-1, *o.y.shape)
+
+
 def _inside(index: Array, size: int) -> Array:
     """Count indices below 0 from the end, and move those outside to the nearest."""
     whole = index.astype(np.int64)
@@ -157,5 +173,6 @@ GENERAL_KERNELS: dict[type, Callable[[Any, Operands], Array]] = {
     GatherElements: gather_elements,
     RecurrentF32: recurrent,
     ResampleF32: resample,
+    TopF32: top,
     Where: where,
 }

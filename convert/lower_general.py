@@ -28,6 +28,7 @@ from midge.convert.plan_general import (
     Compare,
     Gather,
     GatherElements,
+    TopF32,
     Where,
 )
 
@@ -231,6 +232,34 @@ def _hardmax(low: "Lowering", node: ir.Node, index: int) -> Stored:
     return _cast_step(low, name, "to_f32", truth)
 
 
+def _top_k(low: "Lowering", node: ir.Node, index: int) -> Stored:
+    """Lower TopK: where the elements stand, and those elements."""
+    x, count, name = (
+        _operand(low, node, 0),
+        g.scalar(node.inputs[1]),
+        g.name_of(node.outputs[index]),
+    )
+    axis = g.attribute(node, "axis", -1) % len(x.shape)
+    if count is None or not g.is_float(node.inputs[0]):
+        raise fail(node, "its k is computed or its input is no float", "make them so")
+    if not g.attribute(node, "sorted", 1):
+        raise fail(node, "it leaves the order open", "set sorted to 1")
+    outer, inner, n, k = prod(x.shape[:axis]), prod(x.shape[axis + 1 :]), x.shape[axis], int(count)
+    if not 0 < k <= n:
+        raise fail(node, f"it takes {k} of {n} elements", "export a sound model")
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    source, storage = _flat(low, x, (outer, n, inner)), (outer, k, inner)
+    if node not in low.reals.tops:
+        made, params = g.name_of(node.outputs[1]), TopF32(k, not g.attribute(node, "largest", 1))
+        y = low.program.new(made, shape, lay.identity(shape), None, dtype="int32", storage=storage)
+        low.reals.tops[node] = low.program.op(g.label(node), params, [source], y)
+    places = low.reals.tops[node]
+    if index == 1:
+        return places
+    y = low.program.new(name, shape, lay.identity(shape), None, storage=storage)
+    return low.program.op(name, GatherElements(), [source, places.tensor], y)
+
+
 def _flat(low: "Lowering", x: Stored, shape: tuple[int, ...]) -> int:
     """Return a view of x in the file's order, with this shape."""
     return low.program.view(low.program.reorder(x, lay.identity(x.shape), "in_order"), shape)
@@ -294,6 +323,7 @@ GENERAL_F32: dict[str, Step] = {
     "Hardmax": _hardmax,
     "OneHot": _one_hot,
     "Sign": _sign,
+    "TopK": _top_k,
     "Where": _where,
 }
 # Whose result is an integer or a truth.

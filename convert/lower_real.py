@@ -91,6 +91,7 @@ class Reals:
         self.computed: list[ir.Node] = []  # operators that became float steps, in order
         self.recurrent: dict[tuple[ir.Node, int], Stored] = {}  # layer, direction -> its steps
         self.moments: dict[ir.Node, Moments] = {}  # LayerNormalization -> what normalizes
+        self.tops: dict[ir.Node, Stored] = {}  # TopK -> its indices
         self.quantized: dict[int, int] = {}  # float tensor -> its codes of a DynamicQuantize
 
     def of(self, value: ir.Value) -> Stored:

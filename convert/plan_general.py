@@ -121,6 +121,21 @@ class ArgF32:
 
 
 @dataclass(frozen=True, slots=True)
+class TopF32:
+    """Indices of the largest (or smallest) of X [outer, n, inner]: int32 [outer, k, inner], in order.
+
+    Of equal ones the first comes first; NaN is in no order, and where too few are left stands 0.
+
+    Args:
+        k: how many.
+        smallest: the smallest ones.
+    """
+
+    k: int
+    smallest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Y [outer, m, inner] = X [outer, index[m], inner]; the indices are the last input, int32 [m].
 
@@ -153,8 +168,12 @@ GeneralParams = (
     | Where
     | Cast
     | ArgF32
+    | TopF32
     | Gather
     | GatherElements
     | ConstantS32
 )
-EXACT = (Compare, BinaryS32, Where, Cast, ArgF32, Gather, GatherElements, ConstantS32)
+EXACT = (
+    *(Compare, BinaryS32, Where, Cast, ArgF32, TopF32),
+    *(Gather, GatherElements, ConstantS32),
+)

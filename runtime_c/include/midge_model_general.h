@@ -88,6 +88,12 @@ enum {
 };
 enum { MIDGE_ARG_SMALLEST = 1, MIDGE_ARG_LAST = 2 };
 
+/* midge_top_f32: words MIDGE_REDUCE_OUTER to _INNER, flag MIDGE_ARG_SMALLEST and how many. Y is
+ * int32 [outer, k, inner]. */
+enum {
+    MIDGE_TOP_K = 8,
+};
+
 /* midge_trig_f32: the words of midge_math_f32, with one of these kinds. */
 typedef enum midge_trig_kind {
     MIDGE_UNARY_ASINH = 0,
@@ -117,6 +123,7 @@ void midge_gru_f32(const midge_strip *strip, const midge_op *op);
 void midge_lstm_f32(const midge_strip *strip, const midge_op *op);
 void midge_resample_f32(const midge_strip *strip, const midge_op *op);
 void midge_rnn_f32(const midge_strip *strip, const midge_op *op);
+void midge_top_f32(const midge_strip *strip, const midge_op *op);
 void midge_trig_f32(const midge_strip *strip, const midge_op *op);
 void midge_where(const midge_strip *strip, const midge_op *op);
 

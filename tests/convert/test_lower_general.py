@@ -117,6 +117,15 @@ GRAPHS = {
           a = OneHot(y, five, v) }""",
         {"six": f32(6), "five": f32(5)},
     ),
+    "the largest in order": (
+        """(float[3,4,5] x) => (float[3,4,2] a, int64[3,4,2] b, float[3,4,5] c, int64[3,4,5] d,
+                                float[3,4,1] e)
+        { r = Round(x)
+          a, b = TopK(r, two)
+          c, d = TopK<axis=1, largest=0>(r, four)
+          e, f = TopK(x, one) }""",
+        {"two": np.array([2]), "four": np.array([4]), "one": np.array([1])},
+    ),
     "the largest of them": (
         """(float[3,4,5] x) => (float[3,4,5] a, float[3,4,5] b, float[3,4,5] c)
         { r = Round(x)

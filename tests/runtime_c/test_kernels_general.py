@@ -30,7 +30,7 @@ net (float[5,2,3] x, float[2,2,4] h, float[2,2,4] c, int64[2,3] i, float[2,6,5,4
  => (float[5,2,2,4] a, float[2,2,4] ah, float[2,2,4] ac, float[5,1,2,4] b, float[1,2,4] bh,
      float[5,1,2,4] d, float[5,1,2,4] e, bool[2,6,5,4] f, float[2,6,5,4] g, int64[2,3] m,
      int64[2,6,1,4] n, float[2,3,2] o, float[2,6,5,4] p, float[2,6,10,4] q, int64[2,3] r,
-     float[2,6,5,4] y)
+     float[2,6,5,4] y, float[2,6,3,4] ta, int64[2,6,3,4] tb, float[2,6,5,2] tc, int64[2,6,5,2] td)
 {
     a, ah, ac = LSTM<hidden_size=4, direction="bidirectional">(x, w4, r4, , , h, c)
     b, bh = GRU<hidden_size=4, linear_before_reset=1>(x, w3, r3, b3)
@@ -51,6 +51,8 @@ net (float[5,2,3] x, float[2,2,4] h, float[2,2,4] c, int64[2,3] i, float[2,6,5,4
     u = Div(k, seven)
     y = Sin(v)
     r = Sub(u, i)
+    ta, tb = TopK<axis=2>(z, ktop)
+    tc, td = TopK<largest=0>(v, two)
 }
 """
 
@@ -62,6 +64,7 @@ def weights(rng):
     arrays = {k: rng.normal(0, 0.5, shape).astype(f32) for k, shape in shapes.items()}
     arrays["s"] = np.floor(arrays["s"])  # what Floor(v) gives: pairs that are equal
     whole = {"three": np.array(3), "seven": np.array([-7])}
+    whole |= {"ktop": np.array([3]), "two": np.array([2])}
     return arrays | whole | {"scales": np.array([1, 1, 2, 1], f32)}
 
 
@@ -98,5 +101,5 @@ def test_every_step_gives_the_bits_or_stays_within_its_bound(network, name, flag
 def test_every_kernel_of_the_header_is_in_the_network(network):
     declared = (runtime_folder() / "include" / "midge_model_general.h").read_text()
     kernels = {p.name for p in (runtime_folder() / "src").glob("*.c") if p.stem + "(" in declared}
-    assert len(kernels) == 12
+    assert len(kernels) == 13
     assert kernels <= {path.name for path in network[2].glob("*.c")}

@@ -122,7 +122,7 @@ class ArgF32:
 
 @dataclass(frozen=True, slots=True)
 class TopF32:
-    """Indices of the largest (or smallest) of X [outer, n, inner]: int32 [outer, k, inner], in order.
+    """Indices of the largest of X [outer, n, inner], or the smallest, in order: [outer, k, inner].
 
     Of equal ones the first comes first; NaN is in no order, and where too few are left stands 0.
 

@@ -42,4 +42,4 @@ def test_what_has_neither_form_is_refused():
     refused = {row.op_type for row in operator_table() if row.refused}
     assert refused.isdisjoint(INT8)
     assert refused.isdisjoint(FLOAT32)
-    assert {"Loop", "TopK", "If"} <= refused
+    assert {"Loop", "NonZero", "If"} <= refused

@@ -41,7 +41,8 @@ def quantize(net, **options):
 def test_dead_channels_go_and_the_report_says_so(net):
     report = quantize(net)
     reasons = {c.node: c.reason for c in report.coverage}
-    assert reasons["conv0"] == "accumulate, per channel, 2 of 5 output channels are dead and gone"
+    gone = "accumulate, per channel, 2 of 5 output channels are dead and gone"
+    assert reasons["conv0"].removesuffix(", may saturate without VNNI") == gone
     assert "gone" not in reasons["conv2"]
     work = 5 * 2 * 9 * 36 + 3 * 5 * 9 * 16
     left = 3 * 2 * 9 * 36 + 3 * 3 * 9 * 16

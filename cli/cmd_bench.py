@@ -115,7 +115,7 @@ def command(
         raise InputError("--tflite is for LiteRT, which only --peers runs; give that too.")
     with tempfile.TemporaryDirectory(prefix="midge-") as scratch:
         target, folder = host_target(), Path(scratch)
-        own, others = _values(float_model, model, input_values)
+        own, others = values_of_each(model, float_model, input_values)
         plan = read_plan(
             model, NAME, input_shapes, target, input_values=own, optimize=optimize or "speed"
         )
@@ -150,8 +150,8 @@ def command(
     console.result(_json(model, plan, result, threads, steps, counts, size.flash if size else None))
 
 
-def _values(
-    float_model: Path | None, model: Path, values: Mapping[str, float]
+def values_of_each(
+    model: Path, float_model: Path | None, values: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the numbers that the model's inputs hold, and those that the float model's hold.
 

@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 import pytest
 
+from midge.cli.cmd_bench import values_of_each
+
 TEXT = """<ir_version: 9, opset_import: ["" : 17]>
 net (float[2,3] x, bool on) => (float[2,3] y) { zero = Neg(x) y = Where(on, x, zero) }"""
 # Only where `on` is known does one branch remain, which is all that C can be written for.
@@ -99,6 +101,18 @@ def test_bench_gives_the_value_to_the_float_model_that_still_has_the_input(
     report = midge_json("bench", out, *beside)
     assert report["notices"] == []
     assert set(report["timings"]) >= {"ONNX Runtime, int8", "ONNX Runtime, float32"}
+
+
+def test_bench_gives_each_model_the_values_of_its_own_inputs(midge_json, branches):
+    bound = branches.with_name("bound.onnx")
+    midge_json("convert", branches, "-o", bound, "--input-value", "on=1")
+    values = {"on": 1.0, "x": 0.5, "other": 2.0}
+    assert values_of_each(bound, branches, values) == (
+        {"x": 0.5, "other": 2.0},
+        {"on": 1.0, "x": 0.5},
+    )
+    assert values_of_each(branches, bound, values) == (values, {"x": 0.5})
+    assert values_of_each(branches, None, values) == (values, {})
 
 
 @pytest.mark.parametrize("lines", ["{on: true}", "[on=1]"])

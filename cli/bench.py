@@ -53,6 +53,7 @@ class PeerEntry:
         rival: whether its time is one that the ratios are taken of.
         judged: whether its answers are compared: it computes the same function.
         threads: of the engine.
+        inputs: for every input of its file, where that has more than the timed model.
     """
 
     label: str
@@ -61,6 +62,7 @@ class PeerEntry:
     rival: bool = True
     judged: bool = True
     threads: int = 1
+    inputs: Sequence[Array] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,7 @@ class _Field:
         how: dict[str, Any] = {"python": self.python, "threads": entry.threads}
         try:
             opened = self.stack.enter_context(
-                peer(entry.engine, entry.path, self.sample, params, **how)
+                peer(entry.engine, entry.path, entry.inputs or self.sample, params, **how)
             )
             outputs = opened.outputs()
         except ToolError as error:

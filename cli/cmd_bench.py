@@ -31,7 +31,7 @@ from midge.convert.bench_peers import (
     LITERT,
     PYTHON_VARIABLE,
     REMEDY,
-    bound_file,
+    every_input,
     installed,
     peers_python,
 )
@@ -124,11 +124,16 @@ def command(
         if float_model is not None and any(x.dtype != np.float32 for x in sample):
             raise InputError(f"{model} takes codes: it cannot be timed beside {float_model}.")
         python = peers_python(python)
-        source = bound_file(model, folder / "own", input_shapes, own)
-        other = float_model and bound_file(float_model, folder / "other", input_shapes, others)
+        names = [plan.tensors[t].name for t in plan.inputs]
+        given = dict(zip(names, sample, strict=True))
+        more = {
+            path: every_input(path, input_shapes, values, given)
+            for path, values in ((model, own), (float_model, others))
+            if path is not None and values
+        }
         rivals = [
-            replace(rival, threads=threads)
-            for rival in _rivals(console, source, tflite, other, kind, python if peers else "")
+            replace(rival, threads=threads, inputs=more.get(rival.path))
+            for rival in _rivals(console, model, tflite, float_model, kind, python if peers else "")
         ]
         with console.working(f"Timing {model}", chunks) as progress:
             entries, _ = c_entries(plan, folder, target, kind, every=peers, threads=threads)

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
 from midge.convert import bench_worker
+from midge.convert import graph as g
 from midge.convert.bench_host import Laps
 from midge.convert.onnx_in import Shapes, read_model
-from midge.convert.onnx_out import write_bytes
-from midge.convert.onnx_values import Values
+from midge.convert.onnx_values import Values, constants
 from midge.core.errors import InputError, ToolError
 from midge.quant.scheme import QuantParams
 
@@ -89,24 +88,27 @@ def installed(python: str) -> dict[str, str]:
     return {packages[package]: number for package, number in found.items()}
 
 
-def bound_file(path: Path, folder: Path, shapes: Shapes, values: Values) -> Path:
-    """Return a file that other engines can run whose inputs hold numbers: itself without any.
+def every_input(
+    path: Path, shapes: Shapes, values: Values, given: Mapping[str, Array]
+) -> tuple[Array, ...]:
+    """Return an array for each input of an ONNX file, in its order.
 
     Args:
-        path: an ONNX file.
-        folder: where the file is written in which those inputs are constants.
+        path: of the file.
         shapes: of inputs with unknown dimensions, by name.
-        values: number by name of the input.
+        values: number by name of an input that holds it throughout.
+        given: the others, by name.
 
     Raises:
-        InputError: the file or a value is at fault.
+        InputError: the file is at fault, or an input has neither.
     """
-    if not values:
-        return path
-    model = read_model(path, shapes, input_values=values)
-    out = folder / path.name
-    write_bytes(out, bytes(ir.to_proto(model).SerializeToString()))
-    return out
+    model = read_model(path, shapes, dynamic=True)
+    arrays = {**given, **constants(model.graph.inputs, values)}
+    names = [g.name_of(value) for value in model.graph.inputs]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise InputError(f"{path} has an input {missing[0]!r}, which the timed model lacks.")
+    return tuple(arrays[name] for name in names)
 
 
 @dataclass(slots=True)

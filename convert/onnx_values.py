@@ -1,13 +1,18 @@
 """--input-value: inputs that are known before the network runs become constants of the graph."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx
+import onnx_ir as ir
 
+from midge.convert import graph as g
 from midge.core.errors import InputError, did_you_mean
 
+Array = npt.NDArray[Any]
 Values = Mapping[str, float]
 
 
@@ -41,9 +46,25 @@ def bind_values(graph: onnx.GraphProto, values: Values, path: Path) -> None:
         del graph.value_info[:]
 
 
-def _filled(
-    value: onnx.ValueInfoProto, number: float, path: Path
-) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
+def constants(inputs: Iterable[ir.Value], values: Values) -> dict[str, Array]:
+    """Return arrays for the inputs that hold a number, with 1 for unknown dimensions.
+
+    They are for engines that run the file as it stands.
+
+    Args:
+        inputs: of the graph.
+        values: number by name; one of no input is left out.
+    """
+    return {
+        g.name_of(v): np.full(
+            [d or 1 for d in g.dims(v) or ()], values[g.name_of(v)], v.dtype.numpy()
+        )
+        for v in inputs
+        if g.name_of(v) in values and v.dtype is not None
+    }
+
+
+def _filled(value: onnx.ValueInfoProto, number: float, path: Path) -> Array:
     """Return an array of an input's shape and type that holds the number."""
     kind = value.type.tensor_type
     sizes = [d.dim_value for d in kind.shape.dim]

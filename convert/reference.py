@@ -63,6 +63,19 @@ class Level:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A file some of whose inputs hold a value throughout.
+
+    Args:
+        file: as it stands; ONNX Runtime may fail where these inputs are made constants.
+        values: arrays by name of the input.
+    """
+
+    file: onnx.ModelProto
+    values: Mapping[str, Array]
+
+
 def level_of(model: ir.Model, optimize: bool = True) -> Level:
     """Return the level at which a file's integer operators are exact on this machine."""
     exact = needs_exact_kernels() and bool(saturation_of(model).layers)
@@ -99,6 +112,7 @@ class Reference:
         show: bool = True,
         reduced: ir.Model | None = None,
         optimize: bool = True,
+        held: Held | None = None,
     ) -> None:
         """Load the file as it stands, and once more with its quantized tensors shown.
 
@@ -108,12 +122,13 @@ class Reference:
             show: also load it with every quantized tensor as an output.
             reduced: the model without its dead channels, to show the tensors of instead.
             optimize: with all graph optimizations, as users run it.
+            held: the file to load in place of `model`, which lacks some of its inputs.
 
         Raises:
             ToolError: ONNX Runtime refuses the file.
         """
-        self.level = level_of(model, optimize)
-        whole = ir.to_proto(model)
+        self.level, self._held = level_of(model, optimize), held.values if held else {}
+        whole = held.file if held else ir.to_proto(model)
         _own_constants(whole.graph)
         self._plain = self._session(whole)
         shown = model if reduced is None else reduced
@@ -154,7 +169,7 @@ class Reference:
             The outputs of the file as it stands, in graph order (int64 and bool as int32), and the
             codes of every other quantized tensor by name.
         """
-        outputs = [_as_word(y) for y in ort.run(self._plain, inputs)]
+        outputs = [_as_word(y) for y in ort.run(self._plain, {**inputs, **self._held})]
         if self._shown is None:
             return outputs, {}
         codes = ort.run(self._shown, inputs, self.tensors)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
 from midge.convert.canonical import canonicalize
 from midge.convert.compile import random_inputs
@@ -20,10 +21,10 @@ from midge.convert.executor import Executor, Observation
 from midge.convert.lower import lower
 from midge.convert.memory import place
 from midge.convert.onnx_in import Shapes, notices, read_model
-from midge.convert.onnx_values import Values
+from midge.convert.onnx_values import Values, constants
 from midge.convert.passes.dead_channels import remove_dead_channels
 from midge.convert.plan import Plan, PlanTensor
-from midge.convert.reference import Reference, needs_exact_kernels
+from midge.convert.reference import Held, Reference, needs_exact_kernels
 from midge.convert.verify_builds import Build, builds, folder_builds
 from midge.convert.verify_float import Judge
 from midge.convert.verify_tally import Check, Tally
@@ -131,9 +132,9 @@ def verify(
     executor = Executor(plan)
     judge = Judge(plan)
     report.notices += judge.notices()
-    references = [Reference(whole, reduced=model)] if with_ort else []
-    if with_ort and judge.requantizes:
-        references.append(Reference(whole, reduced=model, optimize=False))
+    levels = (True, False)[: 1 + judge.requantizes] if with_ort else ()
+    held = _held(path, input_values or {})
+    references = [Reference(whole, reduced=model, optimize=o, held=held) for o in levels]
     report.level = "; ".join(r.level.name for r in references) or None
     with tempfile.TemporaryDirectory(prefix="midge-verify-") as scratch:
         programs: list[Build] = []
@@ -150,6 +151,14 @@ def verify(
             _compare(tally, executor, judge, chunk, references, programs)
     report.checks = list(tally.checks.values())
     return report
+
+
+def _held(path: str | Path, values: Values) -> Held | None:
+    """Return the file as it stands and what its further inputs hold, None where it has none."""
+    if not values:
+        return None
+    inputs = read_model(path, dynamic=True).graph.inputs
+    return Held(onnx.load(str(path)), constants(inputs, values))
 
 
 def _chunks(

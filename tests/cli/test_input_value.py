@@ -74,6 +74,20 @@ def test_verify_takes_a_folder_that_was_compiled_for_the_value(midge, midge_json
     assert status in (1, 2), error
 
 
+def test_verify_shows_the_tensors_of_a_quantized_file_that_has_the_input(midge_json, tmp_path):
+    chosen = BRANCHES.split("y = If")[0] + "n = Neg(m) y = Where(on, m, n) }"
+    onnx.save(onnx.parser.parse_model(chosen), tmp_path / "net.onnx")
+    data, out = tmp_path / "d.npz", tmp_path / "net.int8.onnx"
+    x = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    np.savez(data, x=x.reshape(4, 2, 3), on=np.array([True, False] * 2))
+    midge_json("quantize", tmp_path / "net.onnx", "-o", out, "--calib-data", data)
+    assert [i.name for i in onnx.load(out).graph.input] == ["x", "on"]
+    report = midge_json("verify", out, "--samples", 4, "--input-value", "on=0")
+    assert report["holds"]
+    compared = [c["name"] for c in report["checks"] if c["ort_mismatches"] == 0]
+    assert {"y", "x_quantized", "m_quantized"} <= set(compared)
+
+
 def test_verify_reads_data_without_the_input_that_is_constant(midge_json, branches):
     data = branches.with_name("x.npy")
     np.save(data, np.random.default_rng(0).standard_normal((2, 3)).astype(np.float32))

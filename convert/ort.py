@@ -13,6 +13,7 @@ from midge.convert.large_models import Message
 from midge.core.errors import ToolError
 
 Array = npt.NDArray[Any]
+UNKNOWN = "Could not find an implementation"  # of an operator as a newer opset has it
 FATAL_ONLY = 4  # severity: what goes wrong comes back as an exception, not as a line on stderr
 
 LEVELS = {
@@ -69,7 +70,10 @@ def make_session(
         session.midge_weights = weights  # it reads their memory
         return session
     except Exception as error:
-        raise ToolError(f"ONNX Runtime refuses the model: {one_line(error)}") from error
+        text = one_line(error)
+        if UNKNOWN in text:
+            text += "; update onnxruntime, or export the model with an older opset."
+        raise ToolError(f"ONNX Runtime refuses the model: {text}") from error
 
 
 def run(

@@ -1,8 +1,9 @@
 """Pad into the Conv or pool behind it, where the pad value is what that operator pads with.
 
 1. Pad of 0 before Conv adds to its pads.
-2. Pad of -inf before MaxPool adds to its pads; so does a Pad of 0 where no value is negative
-   (behind Relu, Sigmoid or Softmax), as every window holds at least one real element.
+2. Pad of -inf, or of the smallest float32, before MaxPool adds to its pads; so does a Pad of 0
+   where no value is negative (behind Relu, Sigmoid or Softmax), as every window holds at least one
+   real element.
 3. Pad of 0 before AveragePool adds to its pads and sets count_include_pad, unless it has pads that
    it does not count.
 
@@ -17,6 +18,7 @@ from midge.convert import graph as g
 from midge.convert.passes.base import Pass, PassResult, nodes_of
 
 NOT_NEGATIVE = ("Relu", "Sigmoid", "Softmax", "HardSigmoid", "Exp", "Abs")
+LOWEST = float(np.finfo(np.float32).min)
 
 
 class FoldPads(Pass):
@@ -74,7 +76,7 @@ def _fold(pad: ir.Node, node: ir.Node, pads: list[int], value: float) -> bool:
     elif any(p >= k for p, k in zip(total, g.attribute(node, "kernel_shape") * 2, strict=True)):
         return False
     elif node.op_type == "MaxPool":
-        fits = value == -np.inf or (value == 0 and _not_negative(pad.inputs[0]))
+        fits = value <= LOWEST or (value == 0 and _not_negative(pad.inputs[0]))
         fits = fits and len(node.outputs) == 1
     else:
         fits = value == 0 and (not any(own) or bool(g.attribute(node, "count_include_pad", 0)))

@@ -18,7 +18,6 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.coverage import Coverage
-from midge.convert.lower_moves import moves_codes
 from midge.convert.lower_params import codes_in_file, dequantizes_constant, is_dequantize
 from midge.quant.scheme import CODE_RANGE, REDUCED_WEIGHT_MAX
 
@@ -79,16 +78,18 @@ REDUCE_RANGE = f"quantize with --reduce-range (weights -{REDUCED_WEIGHT_MAX}..{R
 
 
 def saturation_of(model: ir.Model) -> Saturation:
-    """Look at every layer of 8-bit activations and constant int8 weights.
+    """Look at every layer of constant int8 weights, in a file that has activations in codes.
 
-    Uint8 weights are left out: ONNX Runtime's kernels for those widen first.
+    ONNX Runtime moves a DequantizeLinear behind a Reshape and quantizes a layer between quantized
+    neighbours by itself, so that a float activation proves nothing. Uint8 weights are left out:
+    its kernels for those widen first.
 
     Args:
-        model: quantized, any tool's; float layers and float activations are no concern.
+        model: of any tool.
     """
-    pairs = {}
+    pairs, codes = {}, any(_dequantizes_activation(node) for node in model.graph)
     for node in model.graph:
-        W = _weight(node)
+        W = _weight(node, codes)
         if W is not None and W.dtype == np.int8:
             W = W[:, None] if W.ndim == 1 else W  # a MatMul with a vector
             pairs[g.label(node)] = largest_pair(W, _channel_axis(node, W.ndim))
@@ -111,29 +112,18 @@ def largest_pair(W: g.Array, axis: int) -> int:
     return LARGEST_CODE * int(np.max(sums, initial=0))
 
 
-def _weight(node: ir.Node) -> g.Array | None:
-    """Return the stored codes of a layer's weight where its activation is codes, else None."""
+def _dequantizes_activation(node: ir.Node) -> bool:
+    return is_dequantize(node) and dequantizes_constant(node.outputs[0]) is None
+
+
+def _weight(node: ir.Node, codes: bool) -> g.Array | None:
+    """Return the stored codes of a layer's weight where it may multiply codes, else None."""
     if g.is_op(node, *PRODUCTS):
         return g.constant(node.inputs[1])
-    if not g.is_op(node, *DEQUANTIZED) or not _is_dequantized(g.operand(node, 0)):
+    if not codes or not g.is_op(node, *DEQUANTIZED):
         return None
     dequantize = dequantizes_constant(node.inputs[1])
     return None if dequantize is None else codes_in_file(dequantize)
-
-
-def _is_dequantized(value: ir.Value | None) -> bool:
-    """Tell whether a value is dequantized codes, moved or limited or not.
-
-    ONNX Runtime takes the DequantizeLinear past what only moves, and then multiplies codes.
-    """
-    while value is not None:
-        node = value.producer()
-        if node is None or is_dequantize(node):
-            return node is not None
-        if not moves_codes(node) and not g.is_op(node, "Relu", "Clip"):
-            return False
-        value = g.operand(node, 0)
-    return False
 
 
 def _channel_axis(node: ir.Node, rank: int) -> int:

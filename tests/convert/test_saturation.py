@@ -181,23 +181,20 @@ def test_the_proof_is_what_trying_every_pair_gives(row):
     assert (largest_pair(np.array([row], np.int8), 0) <= INT16_MAX) == fits
 
 
-def test_only_int8_weights_under_codes_are_looked_at(qdq):
+def test_a_layer_behind_moved_codes_counts_and_uint8_weights_do_not(qdq):
     graph = qdq(3)
-    x = graph.layer("Conv", graph.input([1, 3, 8, 8]), (8, 3, 3, 3), 27)
-    proto = graph.output(x).proto()
-    onnx.checker.check_model(proto)
-    model = onnx.load_from_string(proto.SerializeToString())
-    assert list(saturation_of(_ir(model)).pairs) == [_conv(model).name]
-    _conv(model).input[0] = model.graph.input[0].name  # a float activation
-    assert saturation_of(_ir(model)) == Saturation()
-
-
-def _conv(proto):
-    return next(n for n in proto.graph.node if n.op_type == "Conv")
-
-
-def _ir(proto):
-    return onnx_ir.from_proto(proto)
+    x = graph.input([1, 3, 4, 4])
+    flat = graph.node("Flatten", [x])  # ONNX Runtime moves the DequantizeLinear behind it
+    graph.params[flat] = graph.params[x]
+    proto = graph.output(graph.layer("Gemm", flat, (48, 5), 48, axis=1)).proto()
+    (gemm,) = (n for n in proto.graph.node if n.op_type == "Gemm")
+    assert list(saturation_of(onnx_ir.from_proto(proto)).pairs) == [gemm.name]
+    known = {tensor.name: tensor for tensor in proto.graph.initializer}
+    (dequantize,) = (n for n in proto.graph.node if n.output[0] == gemm.input[1])
+    for name in (dequantize.input[0], dequantize.input[2]):
+        codes = onnx.numpy_helper.to_array(known[name])
+        known[name].CopyFrom(onnx.numpy_helper.from_array(codes.astype(np.uint8), name))
+    assert saturation_of(onnx_ir.from_proto(proto)) == Saturation()
 
 
 def test_codes_that_only_moved_before_a_layer_are_codes(qdq):

@@ -208,7 +208,7 @@ def _compare(
     plan = executor.plan
     seen = executor.observe(inputs)
     tally.begin(seen.outputs, seen.tensors)
-    _compare_c(tally, judge, inputs, seen, programs)
+    _compare_c(tally, judge, plan, inputs, seen, programs)
     for reference in references:
         names = [plan.tensors[t].name for t in plan.inputs]
         outputs, codes = reference.run_batch(names, inputs)
@@ -222,7 +222,12 @@ def _compare(
 
 
 def _compare_c(
-    tally: Tally, judge: Judge, inputs: list[Array], seen: Observation, programs: Sequence[Build]
+    tally: Tally,
+    judge: Judge,
+    plan: Plan,
+    inputs: list[Array],
+    seen: Observation,
+    programs: Sequence[Build],
 ) -> None:
     """Hold every build of the C against the executor.
 
@@ -233,7 +238,7 @@ def _compare_c(
     for index, build in enumerate(programs):
         written = build.steps(raw)
         if written is not None:
-            rows = list(_rows(written, [y.shape[1] for y in seen.steps]))
+            rows = _in_order(plan, build.order, written)
             outputs, steps = seen.outputs, seen.steps
             if judge.compares_floats:
                 outputs, steps = judge.expected(inputs, rows)
@@ -259,6 +264,13 @@ def _raw(inputs: Sequence[Array]) -> bytes:
     """Return samples one after another, each the bytes of every input."""
     flat = [np.ascontiguousarray(x).reshape(len(x), -1).view(np.uint8) for x in inputs]
     return np.concatenate(flat, axis=1).tobytes()
+
+
+def _in_order(plan: Plan, order: Sequence[int], written: bytes) -> list[Array]:
+    """Return what every step of the Plan wrote, [samples, bytes], from a build's own order."""
+    sizes = [plan.tensors[tensor].bytes for tensor in order]
+    parts = dict(zip(order, _rows(written, sizes), strict=True))
+    return [parts[op.output] for op in plan.ops]
 
 
 def _rows(raw: bytes, sizes: Sequence[int]) -> Iterator[Array]:

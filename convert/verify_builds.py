@@ -9,6 +9,7 @@ from pathlib import Path
 from midge.convert.build import HostProgram, host_program, model_name
 from midge.convert.compile import arrange
 from midge.convert.emit import emit
+from midge.convert.emit_c import comment_text
 from midge.convert.plan import Plan
 from midge.convert.target import C99, X86_64, Target, host_target
 from midge.core.errors import InputError
@@ -26,12 +27,15 @@ class Build:
         outputs: gives the outputs.
         trace: gives what every step wrote; None where steps run strip by strip.
         level: instruction set, None for the best.
+        order: the Plan's tensors in the order of the trace: that of the steps, which is another
+            for every placement.
     """
 
     label: str
     outputs: HostProgram
     trace: HostProgram | None
     level: int | None = None
+    order: tuple[int, ...] = ()
 
     def run(self, samples: bytes) -> bytes:
         """Return the outputs of raw samples."""
@@ -87,27 +91,28 @@ def folder_builds(
             f"{', '.join(sizes)} bytes, not {', '.join(map(str, wanted))}; compile the model again."
         )
     target = X86_64 if (folder / "midge_x86.c").exists() else C99
-    return _by_level(folder, name, target, str(folder), compiler, requant)
+    return _by_level(plan, folder, name, target, str(folder), compiler, requant)
 
 
 def _builds(
-    plan: Plan,
+    unplaced: Plan,
     source: Path,
     target: Target,
     optimize: str,
     compiler: Compiler | None,
     requant: str | None,
 ) -> list[Build]:
-    plan = deepcopy(plan)
+    plan = deepcopy(unplaced)
     arrange(plan, target, optimize=optimize)
     if optimize == "size" and not plan.streams:
         return []  # the same records at other offsets
     emit(plan, source, NAME, target=target)
     label = target.name if target.probe else "C99 strip by strip" if plan.streams else "C99"
-    return _by_level(source, NAME, target, label, compiler, requant)
+    return _by_level(unplaced, source, NAME, target, label, compiler, requant)
 
 
 def _by_level(
+    plan: Plan,
     source: Path,
     name: str,
     target: Target,
@@ -118,11 +123,32 @@ def _by_level(
     """Compile a folder; return a build for each level that this processor has."""
     outputs, trace = _programs(source, name, compiler, requant)
     streams = (source / "midge_stream.c").exists()
-    shown = None if streams else trace  # inside of a stream no tensor lies whole
+    order = () if streams else _order(plan, source, name)
+    shown = trace if order else None  # inside of a stream no tensor lies whole
     if not target.probe:
-        return [Build(label, outputs, shown)]
+        return [Build(label, outputs, shown, order=order)]
     levels = outputs.levels(len(target.levels))
-    return [Build(f"{label} {target.levels[i]}", outputs, shown, i) for i in levels]
+    return [Build(f"{label} {target.levels[i]}", outputs, shown, i, order) for i in levels]
+
+
+def _order(plan: Plan, source: Path, name: str) -> tuple[int, ...]:
+    """Return the tensors of the Plan that NAME_main.c writes with --tensors, in its order.
+
+    Raises:
+        InputError: the steps are those of another model.
+    """
+    text = (source / "host" / f"{name}_main.c").read_text(encoding="utf-8")
+    rows = re.findall(r"^    \{\d+, \d+, \d+\}, /\* (.*) \*/$", text, re.MULTILINE)
+    # Of tensors with one name the one is made of the other, so that they keep their order.
+    known: dict[str, list[int]] = {}
+    for op in plan.ops:
+        known.setdefault(comment_text(plan.tensors[op.output].name), []).append(op.output)
+    if sorted(rows) != sorted(name for name, tensors in known.items() for _ in tensors):
+        raise InputError(
+            f"{source} was written from another model, or by another version of midge: its steps "
+            "are others; compile the model again."
+        )
+    return tuple(known[row].pop(0) for row in rows)
 
 
 def _programs(

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-from midge.convert import emit
+from midge.convert import emit, verify_builds
 from midge.convert.compile import compile_file
 from midge.convert.executor import Executor
 from midge.convert.plan import Conv2d
@@ -107,6 +107,31 @@ def test_a_fault_in_any_build_is_noticed(wide, monkeypatch, file, good, bad):
     if "avx2" in file and "x86-64 avx2" not in report.c_build:
         pytest.skip("this processor has no AVX2")
     assert not report.holds
+
+
+def test_a_build_may_run_independent_steps_in_another_order(qdq, tmp_path, monkeypatch):
+    graph = qdq(5)
+    x = graph.input([1, 4, 6, 6])
+    graph.output(graph.layer("Conv", x, (4, 4, 1, 1), 4))
+    graph.output(graph.layer("Conv", x, (4, 4, 3, 3), 36, pads=[1] * 4))
+    onnx.save(graph.proto(), tmp_path / "net.onnx")
+    compile_file(tmp_path / "net.onnx", tmp_path / "c", "net", target="c99")
+    arrange = verify_builds.arrange
+
+    def reversed_order(plan, target, **options):
+        first, second = plan.ops[1:3], plan.ops[3:5]  # each a Transpose of x and a layer
+        assert [type(op.params) for op in (first[1], second[1])] == [Conv2d] * 2
+        plan.ops[1:5] = [*second, *first]
+        arrange(plan, target, **options)
+
+    monkeypatch.setattr(verify_builds, "arrange", reversed_order)
+    report = verify(tmp_path / "net.onnx", count=3, with_ort=False)
+    assert report.holds
+    assert {c.kind for c in report.checks if c.c_mismatches == 0} >= {"output", "tensor"}
+    main = tmp_path / "c" / "host" / "net_main.c"
+    main.write_text(main.read_text().replace("_nhwc */", "_of_another */"))
+    with pytest.raises(InputError, match="its steps are others; compile the model again"):
+        verify(tmp_path / "net.onnx", count=3, with_ort=False, folder=tmp_path / "c")
 
 
 def test_a_folder_is_compared_on_every_instruction_set_that_it_holds(wide, path, tmp_path):

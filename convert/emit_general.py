@@ -6,7 +6,7 @@ from midge.convert.emit_broadcast import broadcast_words
 from midge.convert.emit_moves import constant_record
 from midge.convert.emit_step import Record, Step, Words, count, record
 from midge.convert.plan_general import (
-    ArgF32,
+    Arg,
     BinaryS32,
     Cast,
     Compare,
@@ -98,7 +98,7 @@ def _cast(step: Step) -> list[Record]:
 
 def _arg(step: Step) -> list[Record]:
     p = step.op.params
-    assert isinstance(p, ArgF32)
+    assert isinstance(p, Arg)
     outer, size, inner = step.x[0].shape
     words: Words = {
         "MIDGE_REDUCE_OUTER": outer,
@@ -106,7 +106,8 @@ def _arg(step: Step) -> list[Record]:
         "MIDGE_REDUCE_INNER": inner,
         "MIDGE_ARG_FLAGS": p.smallest + 2 * p.last,
     }
-    return [record(step, "midge_arg_f32", words)]
+    kernel = "midge_arg_s8" if step.x[0].dtype == "int8" else "midge_arg_f32"
+    return [record(step, kernel, words)]
 
 
 def _top(step: Step) -> list[Record]:
@@ -149,7 +150,7 @@ def _constant(step: Step) -> list[Record]:
 
 
 GENERAL_RECORDS: dict[type, Callable[[Step], list[Record]]] = {
-    ArgF32: _arg,
+    Arg: _arg,
     BinaryS32: _pair,
     Cast: _cast,
     Compare: _pair,

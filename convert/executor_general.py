@@ -13,7 +13,7 @@ import numpy.typing as npt
 from midge.convert.executor_ops import Operands
 from midge.convert.executor_recurrent import recurrent
 from midge.convert.plan_general import (
-    ArgF32,
+    Arg,
     BinaryS32,
     Cast,
     Compare,
@@ -98,7 +98,7 @@ def cast(p: Cast, o: Operands) -> Array:
     return codes
 
 
-def arg(p: ArgF32, o: Operands) -> Array:
+def arg(p: Arg, o: Operands) -> Array:
     """Return where the best value stands, [S, outer, 1, inner]."""
     X = o.x[0]
     best, index = X[:, :, 0].copy(), np.zeros(X[:, :, 0].shape, np.int32)
@@ -164,7 +164,7 @@ def constant(p: ConstantS32, o: Operands) -> Array:
 
 
 GENERAL_KERNELS: dict[type, Callable[[Any, Operands], Array]] = {
-    ArgF32: arg,
+    Arg: arg,
     BinaryS32: binary,
     Cast: cast,
     Compare: compare,

@@ -22,7 +22,7 @@ from midge.convert.lower_program import Stored
 from midge.convert.lower_reductions import reduction_of
 from midge.convert.lower_scatter import SCATTER
 from midge.convert.plan_general import (
-    ArgF32,
+    Arg,
     BinaryS32,
     Cast,
     Compare,
@@ -31,6 +31,7 @@ from midge.convert.plan_general import (
     TopF32,
     Where,
 )
+from midge.quant.rules import COMPARED
 
 if TYPE_CHECKING:
     from midge.convert.lower import Lowering
@@ -196,22 +197,31 @@ def _sign(low: "Lowering", node: ir.Node, index: int) -> Stored:
     return _cast_step(low, name, "to_f32", y)
 
 
+def compared_codes(low: "Lowering", node: ir.Node) -> Stored | None:
+    """Return the codes in which an ArgMax or ArgMin finds its place, None where there are none.
+
+    A scale is positive, so that codes have the order of the real values, ties included.
+    """
+    value = node.inputs[0] if g.is_op(node, *COMPARED) else None
+    return None if value is None else low.natural(value)
+
+
 def _arg(low: "Lowering", node: ir.Node, index: int) -> Stored:
-    x = _operand(low, node, 0)
+    x = compared_codes(low, node) or _operand(low, node, 0)
     if not g.is_float(node.inputs[0]):
         kind = node.inputs[0].dtype if node.inputs[0] is not None else None
         raise fail(node, f"it compares {kind}", "cast its input to float")
     axis = g.attribute(node, "axis", 0) % len(x.shape)
-    params = ArgF32(node.op_type == "ArgMin", bool(g.attribute(node, "select_last_index", 0)))
+    params = Arg(node.op_type == "ArgMin", bool(g.attribute(node, "select_last_index", 0)))
     name, shape = g.name_of(node.outputs[0]), low.shape(node.outputs[0])
     return _arg_step(low, name, params, x, axis, shape)
 
 
 def _arg_step(
-    low: "Lowering", name: str, params: ArgF32, x: Stored, axis: int, shape: tuple[int, ...]
+    low: "Lowering", name: str, params: Arg, x: Stored, axis: int, shape: tuple[int, ...]
 ) -> Stored:
     """Return where the best value of an axis stands, in this shape."""
-    r = reduction_of(low, x, [axis])
+    r = reduction_of(low, _counted(low, x, axis), [axis])
     outer, _, inner = r.storage
     source = low.program.view(r.x, r.storage)
     storage = (outer, 1, inner)
@@ -225,7 +235,7 @@ def _hardmax(low: "Lowering", node: ir.Node, index: int) -> Stored:
     rank = len(x.shape)
     axis = g.attribute(node, "axis", -1) % rank
     kept = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
-    best = _arg_step(low, f"{name}_arg", ArgF32(), x, axis, kept)
+    best = _arg_step(low, f"{name}_arg", Arg(), x, axis, kept)
     places = np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
     every = low.reals.constant(f"{name}_places", places)
     truth = _pair(low, f"{name}_truth", BinaryS32("equal"), every, best)
@@ -258,6 +268,17 @@ def _top_k(low: "Lowering", node: ir.Node, index: int) -> Stored:
         return places
     y = low.program.new(name, shape, lay.identity(shape), None, storage=storage)
     return low.program.op(name, GatherElements(), [source, places.tensor], y)
+
+
+def _counted(low: "Lowering", x: Stored, axis: int) -> Stored:
+    """Return x with an axis stored in the file's order: a Reshape of NHWC mixes its digits."""
+    cut = x.layout.axes(x.shape)
+    if cut is not None:
+        places = [cut[0].order.index(k) for k in cut[1][axis]]
+        if places == sorted(places):
+            return x
+    rest = [a for a in range(len(x.shape)) if a != axis]
+    return low.program.reorder(x, lay.permuted(x.shape, (*rest, axis)), "axis_in_order")
 
 
 def _flat(low: "Lowering", x: Stored, shape: tuple[int, ...]) -> int:

@@ -7,6 +7,7 @@ A real value is found like this:
 3. Relu or Clip behind a layer that nothing else reads: limits of that layer;
 4. DynamicQuantizeLinear, MatMulInteger or ConvInteger, Cast, Mul, Add: one dynamic layer;
 5. any operator of FLOAT: a float32 step; one of INTEGER, whose result is an integer or a truth.
+   ArgMax and ArgMin of dequantized codes compare the codes.
 
 Anything else is refused by name.
 """
@@ -27,7 +28,14 @@ from midge.convert.lower_float_moves import MOVES_F32
 from midge.convert.lower_float_norms import NORMS_F32, Moments
 from midge.convert.lower_float_pools import POOLS_F32
 from midge.convert.lower_float_values import constant_step
-from midge.convert.lower_general import GENERAL_F32, INTEGER, file_dtype, is_word, operands
+from midge.convert.lower_general import (
+    GENERAL_F32,
+    INTEGER,
+    compared_codes,
+    file_dtype,
+    is_word,
+    operands,
+)
 from midge.convert.lower_grid import GRID
 from midge.convert.lower_params import fail, is_quantize, real_constant
 from midge.convert.lower_program import Stored
@@ -140,7 +148,8 @@ class Reals:
         dynamic = find_dynamic(layer)
         if dynamic is not None:
             return _Found(layer, limits, [dynamic.x], dynamic)
-        return _Found(layer, limits, operands(layer))
+        on_codes = compared_codes(self._low, layer) is not None
+        return _Found(layer, limits, [] if on_codes else operands(layer))
 
     def _takes_limits(self, node: ir.Node, value: ir.Value) -> bool:
         """Tell whether a Relu or Clip may join the operator that computes a value."""
@@ -153,7 +162,8 @@ class Reals:
         if found is None:
             return self._given(value)
         name = g.name_of(value)
-        self.computed.append(found.node)
+        if compared_codes(low, found.node) is None:
+            self.computed.append(found.node)
         if found.dynamic is not None:
             return lower_dynamic(low, found.dynamic, name, found.limits)
         if g.is_op(found.node, *LAYERS_F32):

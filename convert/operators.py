@@ -20,7 +20,7 @@ from midge.convert.lower_prelu import PRELU
 from midge.convert.lower_real import FLOAT
 from midge.convert.lower_reductions import REDUCTIONS
 from midge.core.opspec import OPS
-from midge.quant.rules import RULES, Kind, rule_of
+from midge.quant.rules import COMPARED, RULES, Kind, rule_of
 
 HOW = {
     Kind.ACCUMULATE: "int32 sums, int8 weights",
@@ -41,6 +41,7 @@ REWRITTEN = {"ConvTranspose": "as Conv", "BatchNormalization": "folded, or as Co
 TABLES = dict.fromkeys(UNARY, "table, where one code moves it little") | dict.fromkeys(
     BINARY, "table, with a constant"
 )
+ORDER = dict.fromkeys(COMPARED, "codes are compared")
 NONE = ""
 
 PAGE = """# Operators
@@ -96,7 +97,7 @@ def operator_table() -> list[OperatorRow]:
     rows = []
     for name in sorted(names):
         rule = rule_of(name)
-        how = HOW.get(rule.kind) or REWRITTEN.get(name) or TABLES.get(name, NONE)
+        how = HOW.get(rule.kind) or (REWRITTEN | ORDER | TABLES).get(name, NONE)
         rows.append(
             OperatorRow(
                 op_type=name,
@@ -116,6 +117,7 @@ INT8: dict[str, str] = {
     **dict.fromkeys((*LAYERS, *PAIRS, *POOLS, *PRELU, *REDUCTIONS), "step"),
     **dict.fromkeys(MOVES, "codes move"),
     **REWRITTEN,
+    **ORDER,
 }
 FLOAT32: dict[str, str] = {**dict.fromkeys((*FLOAT, *INTEGER, *LAYERS_F32), "step")} | {
     "ConvTranspose": REWRITTEN["ConvTranspose"]

@@ -108,8 +108,10 @@ class Cast:
 
 
 @dataclass(frozen=True, slots=True)
-class ArgF32:
+class Arg:
     """Index of the largest (or smallest) of X [outer, n, inner], int32 [outer, 1, inner].
+
+    X is float32, or codes, whose order is that of the real values.
 
     Args:
         smallest: of the smallest.
@@ -167,13 +169,13 @@ GeneralParams = (
     | BinaryS32
     | Where
     | Cast
-    | ArgF32
+    | Arg
     | TopF32
     | Gather
     | GatherElements
     | ConstantS32
 )
 EXACT = (
-    *(Compare, BinaryS32, Where, Cast, ArgF32, TopF32),
+    *(Compare, BinaryS32, Where, Cast, Arg, TopF32),
     *(Gather, GatherElements, ConstantS32),
 )

@@ -192,4 +192,7 @@ def _coverage(
             if node in codes:
                 reason += ", per channel" if codes[node].scale.size > 1 else ", per tensor"
         records.append(Coverage(g.label(node), g.operator(node), state, reason))
-    return records
+    return records + [
+        Coverage(g.label(n), g.operator(n), "quantized", "compares codes")
+        for n in selection.compared
+    ]

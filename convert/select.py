@@ -9,6 +9,7 @@
    what they feed is.
 5. A function of one tensor in several nodes is one table (one_table.py).
 6. Relu or Clip behind a quantized layer that nothing else reads becomes that layer's saturation.
+7. ArgMax and ArgMin of a quantized value compare its codes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,7 +25,7 @@ from midge.convert.one_table import OneTable, find_tables
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.passes.fold_pads import pad_value
 from midge.core.errors import InputError, did_you_mean
-from midge.quant.rules import Kind, Rule, rule_of
+from midge.quant.rules import COMPARED, Kind, Rule, rule_of
 
 FUSABLE = (Kind.ACCUMULATE, Kind.ADD, Kind.MULTIPLY, Kind.AVERAGE, Kind.SUM)
 NORMALIZES = "it normalizes in float"
@@ -41,11 +42,13 @@ class Selection:
         kept: node -> why it stays in float.
         tables: last node of a function of one tensor -> the function; it is among `quantized`.
         inner: node within such a function -> its last node.
+        compared: nodes that only ask for the order of codes: no real value is computed for them.
     """
 
     quantized: dict[ir.Node, Rule] = field(default_factory=dict)
     fused: dict[ir.Node, ir.Node] = field(default_factory=dict)
     kept: dict[ir.Node, str] = field(default_factory=dict)
+    compared: list[ir.Node] = field(default_factory=list)
     tables: dict[ir.Node, OneTable] = field(default_factory=dict)
     inner: dict[ir.Node, ir.Node] = field(default_factory=dict)
 
@@ -151,6 +154,11 @@ def select(
         else:
             selection.kept[node] = "every input of it is in float"
     _settle(waiting, selection)
+    for node in [n for n in selection.kept if g.is_op(n, *COMPARED)]:
+        value, by_rule = node.inputs[0], selection.kept[node] == rule_of(node.op_type).reason
+        if by_rule and value is not None and selection.is_quantized(value):
+            selection.compared.append(node)
+            del selection.kept[node]
     order = {n: i for i, n in enumerate(model.graph)}
     selection.quantized = dict(sorted(selection.quantized.items(), key=lambda item: order[item[0]]))
     return selection

@@ -11,6 +11,7 @@ from midge.convert import graph as g
 from midge.convert.canonical import canonicalize
 from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.select import select
+from midge.quant.rules import COMPARED
 
 Q, DQ, DYNAMIC = "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"
 CODES = (ir.DataType.INT8, ir.DataType.UINT8)
@@ -161,6 +162,8 @@ def _is_integer(node: ir.Node) -> bool:
     if g.is_op(node, DYNAMIC, *PRODUCTS):
         return True
     inputs = [v for v in node.inputs if v is not None and not g.is_constant(v)]
+    if g.is_op(node, *COMPARED):
+        return all(_from_codes(value) for value in inputs)
     users = [use.node for output in node.outputs for use in output.uses()]
     return (
         bool(inputs)
@@ -219,6 +222,7 @@ def _fates(model: ir.Model) -> dict[str, tuple[str, str]]:
     choice = select(clone, join_tables=True)
     fates |= {g.label(n): ("int8", rule.kind.value) for n, rule in choice.quantized.items()}
     fates |= {g.label(n): ("int8", f"saturation of {g.label(t)}") for n, t in choice.fused.items()}
+    fates |= {g.label(n): ("int8", "compares codes") for n in choice.compared}
     fates |= {g.label(n): ("float", reason) for n, reason in choice.kept.items()}
     return fates
 

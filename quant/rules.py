@@ -85,6 +85,10 @@ RULES: dict[str, Rule] = {
 }
 
 
+# What codes answer as well as real values do: they only ask for the order.
+COMPARED = ("ArgMax", "ArgMin")
+
+
 def rule_of(op_type: str) -> Rule:
     """Return the operator's row; one that has none stays in float."""
     return RULES.get(op_type) or Rule(Kind.FLOAT, None, "midge has no 8-bit form of it")

@@ -82,7 +82,7 @@ enum {
     MIDGE_WHERE_B = 6, /* arena offset */
 };
 
-/* midge_arg_f32: words MIDGE_REDUCE_OUTER to _INNER and these flags. Y is int32. */
+/* midge_arg_f32, midge_arg_s8: words MIDGE_REDUCE_OUTER to _INNER and these flags. Y is int32. */
 enum {
     MIDGE_ARG_FLAGS = 7,
 };
@@ -114,6 +114,7 @@ extern "C" {
 #endif
 
 void midge_arg_f32(const midge_strip *strip, const midge_op *op);
+void midge_arg_s8(const midge_strip *strip, const midge_op *op);
 void midge_binary_s32(const midge_strip *strip, const midge_op *op);
 void midge_cast(const midge_strip *strip, const midge_op *op);
 void midge_compare_f32(const midge_strip *strip, const midge_op *op);

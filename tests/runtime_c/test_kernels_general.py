@@ -30,7 +30,8 @@ net (float[5,2,3] x, float[2,2,4] h, float[2,2,4] c, int64[2,3] i, float[2,6,5,4
  => (float[5,2,2,4] a, float[2,2,4] ah, float[2,2,4] ac, float[5,1,2,4] b, float[1,2,4] bh,
      float[5,1,2,4] d, float[5,1,2,4] e, bool[2,6,5,4] f, float[2,6,5,4] g, int64[2,3] m,
      int64[2,6,1,4] n, float[2,3,2] o, float[2,6,5,4] p, float[2,6,10,4] q, int64[2,3] r,
-     float[2,6,5,4] y, float[2,6,3,4] ta, int64[2,6,3,4] tb, float[2,6,5,2] tc, int64[2,6,5,2] td)
+     float[2,6,5,4] y, float[2,6,3,4] ta, int64[2,6,3,4] tb, float[2,6,5,2] tc, int64[2,6,5,2] td,
+      int64[2,6,1,4] aa, int64[2,1,5,4] ab)
 {
     a, ah, ac = LSTM<hidden_size=4, direction="bidirectional">(x, w4, r4, , , h, c)
     b, bh = GRU<hidden_size=4, linear_before_reset=1>(x, w3, r3, b3)
@@ -53,6 +54,10 @@ net (float[5,2,3] x, float[2,2,4] h, float[2,2,4] c, int64[2,3] i, float[2,6,5,4
     r = Sub(u, i)
     ta, tb = TopK<axis=2>(z, ktop)
     tc, td = TopK<largest=0>(v, two)
+    vq = QuantizeLinear(v, half, zero)
+    vd = DequantizeLinear(vq, half, zero)
+    aa = ArgMax<axis=2>(vd)
+    ab = ArgMin<axis=1, select_last_index=1>(vd)
 }
 """
 
@@ -65,6 +70,7 @@ def weights(rng):
     arrays["s"] = np.floor(arrays["s"])  # what Floor(v) gives: pairs that are equal
     whole = {"three": np.array(3), "seven": np.array([-7])}
     whole |= {"ktop": np.array([3]), "two": np.array([2])}
+    whole |= {"half": np.array(0.5, f32), "zero": np.array(100, np.uint8)}  # codes that are equal
     return arrays | whole | {"scales": np.array([1, 1, 2, 1], f32)}
 
 

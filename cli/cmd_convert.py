@@ -8,6 +8,7 @@ from midge.cli.console import Console
 from midge.cli.coverage import show_coverage
 from midge.cli.options import (
     common_options,
+    drop_softmax_option,
     input_shape_option,
     input_value_option,
     model_argument,
@@ -21,12 +22,14 @@ from midge.convert.pipeline import convert_file
 @output_option("the canonical .onnx file")
 @input_shape_option
 @input_value_option
+@drop_softmax_option
 @common_options
 def command(
     model: Path,
     output: Path,
     input_shapes: dict[str, tuple[int, ...]],
     input_values: dict[str, float],
+    drop_softmax: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -37,7 +40,7 @@ def command(
     """
     console = Console(as_json, quiet)
     with console.working(f"Converting {model}"):
-        report = convert_file(model, output, input_shapes, input_values)
+        report = convert_file(model, output, input_shapes, input_values, drop_softmax=drop_softmax)
     for line in report.notices:
         console.notice(line)
     folded = [c for c in report.coverage if c.state == "folded"]

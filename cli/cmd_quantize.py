@@ -11,6 +11,7 @@ from midge.cli.image_options import image_options, take_images
 from midge.cli.options import (
     calibration_options,
     common_options,
+    drop_softmax_option,
     input_shape_option,
     input_value_option,
     model_argument,
@@ -108,6 +109,7 @@ def calibration_spec_of(mode: str, calib_data: str | None, random_calib: bool) -
     show_default=True,
     help="Leave out channels that change no bit of the outputs, or keep them.",
 )
+@drop_softmax_option
 @click.option(
     "--strict",
     is_flag=True,

@@ -99,6 +99,15 @@ def input_value_option(command: Command) -> Command:
     )(command)
 
 
+def drop_softmax_option(command: Command) -> Command:
+    """Add --drop-softmax."""
+    return click.option(
+        "--drop-softmax",
+        is_flag=True,
+        help="Remove a Softmax, LogSoftmax or Sigmoid that only ArgMax or TopK's indices read.",
+    )(command)
+
+
 def calibration_options(command: Command) -> Command:
     """Add --calib-data and --random-calib."""
     command = click.option(

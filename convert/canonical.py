@@ -48,16 +48,21 @@ LATE: tuple[type[Pass], ...] = (ConvolveTransposed, FlattenDepth, SplitMatMul)
 MAX_ROUNDS = 8  # each round opens at most a few more chances; two or three are usual
 
 
-def canonicalize(model: ir.Model) -> list[PassRecord]:
+def canonicalize(model: ir.Model, requested: tuple[type[Pass], ...] = ()) -> list[PassRecord]:
     """Run every pass until none changes the model, in place.
+
+    Args:
+        model: as read.
+        requested: passes that users ask for, run once when the others have settled.
 
     Returns:
         A record for each node that was folded, or kept with a reason.
     """
     records: dict[str, PassRecord] = {}
     _settle(model, records)
-    if _run(LATE, model, records):
-        _settle(model, records)
+    for more in (requested, LATE):
+        if _run(more, model, records):
+            _settle(model, records)
     return list(records.values())
 
 

@@ -24,6 +24,7 @@ from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
 from midge.convert.pipeline_nodes import (
+    canonical,
     nodes_by_name,
     refuse_quantized,
     refused_by_user,
@@ -71,6 +72,8 @@ def convert_file(
     out: str | Path,
     input_shapes: Mapping[str, tuple[int, ...]] | None = None,
     input_values: Mapping[str, float] | None = None,
+    *,
+    drop_softmax: bool = False,
 ) -> ConvertReport:
     """Read a float ONNX file, bring it into canonical form and write it.
 
@@ -79,17 +82,19 @@ def convert_file(
         out: the file to write.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         input_values: numbers that inputs hold throughout, by name.
+        drop_softmax: remove each Softmax, LogSoftmax or Sigmoid that only ArgMax or the indices of
+            TopK read.
 
     Raises:
         InputError: the file cannot be read or written.
     """
     check_output(path, Path(out))
     model = read_model(path, input_shapes, input_values=input_values)
-    before = nodes_by_name(model)
-    records = canonicalize(model)
+    before, lines = nodes_by_name(model), notices(model)
+    records = canonical(model, lines, drop_softmax)
     write_model(model, out)
     left = [Coverage(g.label(n), g.operator(n), "float", "not quantized") for n in model.graph]
-    return ConvertReport(Path(out), with_folded(left, records, before), notices(model))
+    return ConvertReport(Path(out), with_folded(left, records, before), lines)
 
 
 @blames_source
@@ -125,7 +130,7 @@ def quantize_file(
     check_output(path, parameters_path(out))
     model, samples = _open(path, calib_spec, options)
     before, lines = nodes_by_name(model), notices(model)
-    records = canonicalize(model)
+    records = canonical(model, lines, options.drop_softmax)
     refused, not_found = refused_by_user(model, before, options)
     selection = select(model, refused=refused, join_tables=True)
     if not selection.quantized:

@@ -7,8 +7,10 @@ from pathlib import Path
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
 from midge.convert.passes.base import PassRecord
+from midge.convert.passes.drop_softmax import DropSoftmax, drop_notices
 from midge.convert.quantize_report import QuantizeOptions
 from midge.core.errors import InputError
 
@@ -47,6 +49,20 @@ def refuse_quantized(model: ir.Model, path: str | Path) -> None:
                 f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
                 "the float model, or compile this one as it is."
             )
+
+
+def canonical(model: ir.Model, lines: list[str], drop_softmax: bool) -> list[PassRecord]:
+    """Bring a model into canonical form, in place, and return the record of each node.
+
+    Args:
+        model: as read.
+        lines: what the user must see; appended to.
+        drop_softmax: the option.
+    """
+    records = canonicalize(model, (DropSoftmax,) if drop_softmax else ())
+    if drop_softmax:
+        lines += drop_notices(records)
+    return records
 
 
 def nodes_by_name(model: ir.Model) -> dict[str, str]:

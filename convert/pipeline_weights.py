@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from midge.convert.canonical import canonicalize
 from midge.convert.onnx_in import notices, read_model
 from midge.convert.onnx_out import check_output, checked_bytes, write_files
 from midge.convert.pipeline_nodes import (
+    canonical,
     nodes_by_name,
     refuse_quantized,
     refused_by_user,
@@ -45,7 +45,7 @@ def quantize_weights_file(
     refuse_quantized(model, path)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
     before, lines = nodes_by_name(model), notices(model)
-    records = canonicalize(model)
+    records = canonical(model, lines, options.drop_softmax)
     refused, not_found = refused_by_user(model, before, options)
     quantized = quantize_weights(
         model,

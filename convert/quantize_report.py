@@ -42,6 +42,8 @@ class QuantizeOptions:
         nodes_to_exclude: names of nodes that stay in float.
         op_types_to_quantize: the only operators to quantize; None stands for all.
         dead_channels: leave out channels that change no bit of the outputs.
+        drop_softmax: remove each Softmax, LogSoftmax or Sigmoid that only ArgMax or the indices of
+            TopK read.
         strict: a node that stays in float unasked, or a range that collapsed, is an error.
         input_shapes: shapes of inputs with unknown dimensions, by name.
         input_values: numbers that inputs hold throughout, by name; they become constants.
@@ -60,6 +62,7 @@ class QuantizeOptions:
     nodes_to_exclude: tuple[str, ...] = ()
     op_types_to_quantize: tuple[str, ...] | None = None
     dead_channels: bool = True
+    drop_softmax: bool = False
     strict: bool = False
     input_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     input_values: Mapping[str, float] = field(default_factory=dict)
@@ -194,6 +197,7 @@ def parameters_record(
         "seed": options.seed,
         "per_channel": options.per_channel,
         "reduce_range": options.reduce_range,
+        "drop_softmax": options.drop_softmax,
         "activation_type": options.activation_type,
         "io_type": options.io_type,
         "activations": {
@@ -222,6 +226,7 @@ def weights_record(
         "mode": options.mode,
         "per_channel": options.per_channel,
         "reduce_range": options.reduce_range,
+        "drop_softmax": options.drop_softmax,
         "saturation": saturation.to_json(),
         "weights": {
             name: {"scale": [float(s) for s in scale.reshape(-1)]} for name, scale in scales.items()

@@ -119,9 +119,9 @@ def test_a_build_may_run_independent_steps_in_another_order(qdq, tmp_path, monke
     arrange = verify_builds.arrange
 
     def reversed_order(plan, target, **options):
-        first, second = plan.ops[1:3], plan.ops[3:5]  # each a Transpose of x and a layer
-        assert [type(op.params) for op in (first[1], second[1])] == [Conv2d] * 2
-        plan.ops[1:5] = [*second, *first]
+        first, second = plan.ops[2:4]  # behind Quantize and the Transpose that both read
+        assert [type(op.params) for op in (first, second)] == [Conv2d] * 2
+        plan.ops[2:4] = [second, first]
         arrange(plan, target, **options)
 
     monkeypatch.setattr(verify_builds, "arrange", reversed_order)

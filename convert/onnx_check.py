@@ -50,6 +50,7 @@ def check_message(proto: onnx.ModelProto, where: str) -> None:
             name = graph.sparse_initializer[0].values.name
             raise InputError(f"{where}: initializer {name!r} is sparse; export it as a dense one.")
     _check_types(proto.graph, where)
+    _check_outputs(proto.graph, where)
     _check_numbers(proto.graph, where)
     sort_nodes(proto.graph, where)
 
@@ -168,6 +169,19 @@ def _check_types(graph: onnx.GraphProto, where: str) -> None:
                 f"{where}: input {value.name!r} is no tensor of numbers; cut what reads it off the "
                 "model, or do it before the model."
             )
+
+
+def _check_outputs(graph: onnx.GraphProto, where: str) -> None:
+    """Refuse an output that is an input under another shape: no node would contradict it."""
+    inputs = {value.name: value.type.tensor_type.shape.dim for value in graph.input}
+    for value in graph.output:
+        given, declared = inputs.get(value.name), value.type.tensor_type.shape.dim
+        if given is None or not value.type.tensor_type.HasField("shape"):
+            continue
+        sizes = zip(given, declared, strict=False)
+        clash = any(a.dim_value != b.dim_value for a, b in sizes if a.dim_value and b.dim_value)
+        if clash or len(given) != len(declared):
+            raise InputError(f"{where}: output {value.name!r} is an input of another shape.")
 
 
 def _check_numbers(graph: onnx.GraphProto, where: str) -> None:

@@ -229,3 +229,14 @@ def test_a_function_that_needs_an_opset_it_does_not_import_is_refused(saved):
     body = [helper.make_node("Relu", ["a"], ["b"], domain="nobody.knows")]
     proto.functions.append(helper.make_function("", "Twice", ["a"], ["b"], body, []))
     message(saved(proto))
+
+
+@pytest.mark.parametrize("declared", [[3, 1 << 40], [3, 4, 1]])
+def test_an_output_that_is_an_input_of_another_shape_is_refused(tmp_path, declared):
+    graph = onnx.parser.parse_graph("g (float[3,4] x) => (float[3,4] y) { y = Relu(x) }")
+    graph.output.append(onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, declared))
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(InputError, match="output 'x' is an input of another shape"):
+        read_model(tmp_path / "m.onnx")

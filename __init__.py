@@ -20,12 +20,14 @@ _PUBLIC = {
     "ToolError": "midge.core.errors",
     "UnsupportedError": "midge.core.errors",
     "compile": "midge.convert.api",
+    "load_module": "midge.convert.to_module",
     "quantize": "midge.convert.api",
     "verify": "midge.convert.api",
 }
 
 if TYPE_CHECKING:
     from midge.convert.api import Session, compile, quantize, verify
+    from midge.convert.to_module import load_module
     from midge.core import Tensor
     from midge.core.errors import CheckError, InputError, MidgeError, ToolError, UnsupportedError
 
@@ -39,6 +41,7 @@ __all__ = [
     "UnsupportedError",
     "__version__",
     "compile",
+    "load_module",
     "quantize",
     "verify",
 ]

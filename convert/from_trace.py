@@ -250,6 +250,10 @@ def _cast(b: Builder, node: TraceNode) -> None:
     b.emit(node, "Cast", [b.value(node.inputs[0])], {"to": int(to)})
 
 
+def _fmod(b: Builder, node: TraceNode) -> None:
+    b.emit(node, "Mod", [b.value(i) for i in node.inputs], {"fmod": 1})
+
+
 # An operator without attributes needs no row: its OpSpec names the ONNX operator.
 ROWS: dict[str, Row] = {
     "amax": _reduce("ReduceMax"),
@@ -263,6 +267,7 @@ ROWS: dict[str, Row] = {
     "concat": _plain("Concat", axis="dim"),
     "conv2d": _conv2d,
     "expand": _expand,
+    "fmod": _fmod,
     "gather": _plain("GatherElements", axis="dim"),
     "index_select": _plain("Gather", axis="dim"),
     "linear": _linear,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import node_c
+import node_core
 import numpy as np
 import onnx
 from node_cases import DATA, Case, collect, type_name
@@ -158,7 +159,29 @@ def in_file(plan: Plan, outputs: Sequence[Any]) -> list[Any]:
     ]
 
 
-ENGINES: dict[str, Callable[[Sequence[Case], Path], Tally]] = {"compiled C": compiled}
+def imported(cases: Sequence[Case], folder: Path) -> Tally:
+    """Run cases as modules of midge.core."""
+    tally = Tally()
+    plain = [case for case in cases if case.plain]
+    tally.types["no tensor"] += len(cases) - len(plain)
+    for case, found in node_core.outcomes(plain, folder):
+        if not isinstance(found, MidgeError):
+            if tally.check(case, found):
+                tally.passed.append(case.name)
+        elif kind := node_core.foreign_type(case):
+            tally.types[kind] += 1
+        elif operator := node_core.lacking(case, found):
+            tally.operators[operator] += 1
+        else:
+            why = reason(found, node_core.path_in(folder))
+            tally.forms.setdefault(why, []).append(case.name)
+    return tally
+
+
+ENGINES: dict[str, Callable[[Sequence[Case], Path], Tally]] = {
+    "compiled C": compiled,
+    "core": imported,
+}
 
 
 def page(cases: Sequence[Case], tallies: dict[str, Tally]) -> str:

@@ -118,10 +118,17 @@ def _case(case: Any, models: dict[str, onnx.ModelProto]) -> Case:
         model=case.model,
         inputs={n: given[n] for n in data},
         constants={n: _tensor(x) for n, x in given.items() if n not in data},
-        outputs=[y if isinstance(y, np.ndarray | np.generic) else None for y in outputs],
+        outputs=[_expected(y) for y in outputs],
         rtol=case.rtol,
         atol=case.atol,
     )
+
+
+def _expected(value: Any) -> Array | None:
+    """Return an expected output, None where it is no tensor."""
+    if isinstance(value, TensorProto):
+        value = numpy_helper.to_array(value)
+    return value if isinstance(value, np.ndarray | np.generic) else None
 
 
 def _parameters(graph: onnx.GraphProto) -> Iterator[str]:

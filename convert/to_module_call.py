@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.core import ops
 from midge.core.backend import Array, to_numpy
 from midge.core.device import move
 from midge.core.dtypes import DType, as_dtype
@@ -116,6 +117,13 @@ def exact(function: Callable[..., Any], *operands: Tensor) -> Tensor:
         InputError: a trace is running and the operands depend on its inputs.
     """
     return Tensor(np.asarray(function(*(array(x) for x in operands))))
+
+
+def root(x: Tensor, p: float = 2) -> Tensor:
+    """Return x ** (1 / p) for x >= 0, with gradient 0 at 0: infinity would turn to NaN further on."""
+    zero = ops.eq(x, 0)
+    safe = ops.where(zero, 1, x)
+    return ops.where(zero, 0, ops.sqrt(safe) if p == 2 else ops.pow(safe, 1 / p))
 
 
 def axis_of(call: Call, ndim: int, default: int = 0, name: str = "axis") -> int:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from midge.convert.to_module_call import Call, Ints, Table, axis_of
+from midge.convert.to_module_call import Call, Ints, Table, axis_of, root
 from midge.core import ops
 from midge.core.tensor import Tensor
 
@@ -71,9 +71,8 @@ def _lp(call: Call, x: Tensor) -> Tensor:
     if call.get("p", 2) == 1:
         length = ops.sum(ops.abs(x), dim, keepdim=True)
     else:
-        length = ops.sqrt(ops.sum(x * x, dim, keepdim=True))
-    empty = ops.eq(length, 0)
-    return x / ops.where(empty, 1.0, length)
+        length = root(ops.sum(x * x, dim, keepdim=True))
+    return x / ops.where(ops.eq(length, 0), 1, length)
 
 
 NORMS: Table = {

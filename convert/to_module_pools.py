@@ -5,7 +5,7 @@ from functools import reduce
 
 import numpy as np
 
-from midge.convert.to_module_call import Call, Ints, Table, beside
+from midge.convert.to_module_call import Call, Ints, Table, beside, root
 from midge.convert.to_module_layers import Sliding, padded, sliding
 from midge.core import ops
 from midge.core.backend import Array
@@ -85,7 +85,12 @@ def _average_pool(call: Call, x: Tensor) -> Tensor:
 def _lp_pool(call: Call, x: Tensor) -> Tensor:
     window, out = _window(call, x)
     p = float(call.get("p", 2))
-    return ops.pow(_by_taps(ops.pow(ops.abs(x), p), window, out, 0.0, ops.add), 1 / p)
+    return root(_by_taps(_power(x, p), window, out, 0.0, ops.add), p)
+
+
+def _power(x: Tensor, p: float) -> Tensor:
+    """Return abs(x) ** p."""
+    return x * x if p == 2 else ops.pow(ops.abs(x), p)
 
 
 def _global_average(call: Call, x: Tensor) -> Tensor:
@@ -98,8 +103,7 @@ def _global_max(call: Call, x: Tensor) -> Tensor:
 
 def _global_lp(call: Call, x: Tensor) -> Tensor:
     p = float(call.get("p", 2))
-    total = ops.sum(ops.pow(ops.abs(x), p), _spatial(x), keepdim=True)
-    return ops.pow(total, 1 / p)
+    return root(ops.sum(_power(x, p), _spatial(x), keepdim=True), p)
 
 
 def _spatial(x: Tensor) -> Ints:

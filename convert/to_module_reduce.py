@@ -6,7 +6,17 @@ from math import prod
 
 import numpy as np
 
-from midge.convert.to_module_call import Call, Ints, Row, Table, array, axes_of, axis_of, beside
+from midge.convert.to_module_call import (
+    Call,
+    Ints,
+    Row,
+    Table,
+    array,
+    axes_of,
+    axis_of,
+    beside,
+    root,
+)
 from midge.core import ops
 from midge.core.tensor import Tensor
 
@@ -59,7 +69,7 @@ def _norm_1(x: Tensor, dims: Ints, keep: bool) -> Tensor:
 
 
 def _norm_2(x: Tensor, dims: Ints, keep: bool) -> Tensor:
-    return ops.cast(ops.sqrt(_squares(x, dims, keep)), x.dtype)
+    return ops.cast(root(_squares(x, dims, keep)), x.dtype)
 
 
 def _squares(x: Tensor, dims: Ints, keep: bool) -> Tensor:

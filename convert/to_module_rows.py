@@ -101,8 +101,8 @@ def _below(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _exp_minus_1(x: Tensor) -> Tensor:
-    """Return exp(x) - 1 for x <= 0, else 0: what overflows is not computed."""
-    return ops.exp(ops.minimum(x, beside(x, 0))) - 1
+    """Return exp(x) - 1 for x <= 0, else 0; at 0, where Elu is smooth, the gradient is 1."""
+    return ops.exp(ops.clip(x, max=0.0)) - 1
 
 
 def _elu(call: Call, x: Tensor) -> Tensor:
@@ -120,13 +120,13 @@ SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 
 
 def _selu(call: Call, x: Tensor) -> Tensor:
-    alpha, gamma = call.get("alpha", SELU_ALPHA), call.get("gamma", SELU_GAMMA)
+    alpha, gamma = float(call.get("alpha", SELU_ALPHA)), float(call.get("gamma", SELU_GAMMA))
     return (ops.relu(x) + _exp_minus_1(x) * alpha) * gamma
 
 
 def _softplus(x: Tensor) -> Tensor:
-    """Return log(1 + exp(x)); exp never overflows."""
-    return ops.relu(x) + ops.log(ops.exp(-ops.abs(x)) + 1)
+    """Return log(1 + exp(x)); exp never overflows, and half of the gradient at 0 is a tie's."""
+    return ops.maximum(x, beside(x, 0)) + ops.log(ops.exp(-ops.abs(x)) + 1)
 
 
 def _gelu(call: Call, x: Tensor) -> Tensor:

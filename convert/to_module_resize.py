@@ -5,7 +5,8 @@ from math import ceil, floor
 
 import numpy as np
 
-from midge.convert.lower_resize import COORDINATES, Axis, taps
+from midge.convert.lower_resize import taps
+from midge.convert.resize_axes import COORDINATES, Axis
 from midge.convert.to_module_call import Call, array, axes_of, beside
 from midge.core import ops
 from midge.core.tensor import Tensor
@@ -75,17 +76,10 @@ def _axes(
 
 
 def _nearest(call: Call, x: Tensor, dim: int, axis: Axis) -> Tensor:
-    mode = call.get("coordinate_transformation_mode", "half_pixel")
     nearest = ROUNDINGS[call.get("nearest_mode", "round_prefer_floor")]
-    at = [COORDINATES[mode](i, axis) for i in range(axis.m)]
-    index = np.clip([nearest(place) for place in at], 0, axis.n - 1)
+    index = np.clip([nearest(place) for place in _places(call, axis)], 0, axis.n - 1)
     y = ops.index_select(x, dim, beside(x, index, np.dtype(np.int64)))
-    outside = [mode == "tf_crop_and_resize" and not 0 <= place <= axis.n - 1 for place in at]
-    if not any(outside):
-        return y
-    shape = [-1 if d == dim else 1 for d in range(x.ndim)]
-    mask = beside(x, np.reshape(outside, shape), np.dtype(np.bool_))
-    return ops.where(mask, beside(x, call.get("extrapolation_value", 0.0)), y)
+    return _with_outside(call, y, dim, axis)
 
 
 def _weighted(call: Call, x: Tensor, dim: int, axis: Axis) -> Tensor:
@@ -93,4 +87,22 @@ def _weighted(call: Call, x: Tensor, dim: int, axis: Axis) -> Tensor:
     matrix = np.zeros((axis.m, axis.n), np.float32)
     np.add.at(matrix, (np.arange(axis.m)[:, None], made.index), made.weight)
     y = ops.linear(ops.transpose(x, dim, -1), beside(x, matrix))
-    return ops.transpose(y, dim, -1)
+    return _with_outside(call, ops.transpose(y, dim, -1), dim, axis)
+
+
+def _places(call: Call, axis: Axis) -> list[float]:
+    """Return where each output lies along the input."""
+    mode = call.get("coordinate_transformation_mode", "half_pixel")
+    return [COORDINATES[mode](i, axis) for i in range(axis.m)]
+
+
+def _with_outside(call: Call, y: Tensor, dim: int, axis: Axis) -> Tensor:
+    """Return y with the value for places outside of the input, which a cropping Resize has."""
+    if call.get("coordinate_transformation_mode", "half_pixel") != "tf_crop_and_resize":
+        return y
+    outside = [not 0 <= place <= axis.n - 1 for place in _places(call, axis)]
+    if not any(outside):
+        return y
+    shape = [-1 if d == dim else 1 for d in range(y.ndim)]
+    mask = beside(y, np.reshape(outside, shape), np.dtype(np.bool_))
+    return ops.where(mask, beside(y, call.get("extrapolation_value", 0.0)), y)

@@ -8,6 +8,8 @@ scale for all would leave nothing of most; such nodes stay in float, where they 
    back through elementwise nodes and reductions, as long as nobody else reads them.
 2. If there was a reduction on that way, these nodes normalize, and so does what multiplies or
    divides by their result.
+3. So is a magnitude, the root of a sum of squares of several tensors or elements: a square of a
+   tenth is a hundredth.
 """
 
 import onnx_ir as ir
@@ -36,6 +38,13 @@ def normalizing(graph: ir.Graph) -> set[ir.Node]:
     """
     found: set[ir.Node] = set()
     for node in graph:
+        root = _root_of(node)
+        if root is not None:
+            way = _way_back(node, root)
+            sources = {v for n in way for v in operands(n) if v.producer() not in way}
+            several = sum(not g.is_constant(v) for v in sources) > 1
+            if any(map(_squares, way)) and (several or any(g.is_op(n, *REDUCTIONS) for n in way)):
+                found |= way | {node}
         divisor = _divisor(node)
         if divisor is None:
             continue
@@ -54,6 +63,18 @@ def _divisor(node: ir.Node) -> ir.Value | None:
     elif inverts or g.is_op(node, "Reciprocal"):
         value = g.operand(node, 0)
     return None if value is None or g.is_constant(value) else value
+
+
+def _root_of(node: ir.Node) -> ir.Value | None:
+    """Return what a node takes the square root of, or None."""
+    halves = g.is_op(node, "Pow") and g.scalar(g.operand(node, 1)) == 0.5
+    return node.inputs[0] if halves or g.is_op(node, "Sqrt") else None
+
+
+def _squares(node: ir.Node) -> bool:
+    if g.is_op(node, "Pow"):
+        return g.scalar(g.operand(node, 1)) == 2
+    return g.is_op(node, "Mul") and node.inputs[0] is node.inputs[1]
 
 
 def _way_back(node: ir.Node, divisor: ir.Value) -> set[ir.Node]:

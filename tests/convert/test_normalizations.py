@@ -27,6 +27,7 @@ SPELLINGS = {
     "v = ReduceSum<keepdims=1>(e, last) n = Div(e, v)",
 }
 OTHERS = {
+    "x / sqrt(x^2 + 6)": "q = Mul(h, h) e = Add(q, six) s = Sqrt(e) n = Div(h, s)",
     "a gate": "p = ReduceMean<axes=[1]>(h) z = Add(p, six) c = Clip(z, zero, six) k = Div(c, six) "
     "n = Mul(h, k)",
     "SiLU": "k = Exp(h) z = Add(k, six) n = Div(h, z)",
@@ -53,6 +54,17 @@ def test_a_division_without_a_reduction_behind_it_is_none(build, name):
     model = network(build, OTHERS[name])
     canonicalize(model)
     assert normalizing(model.graph) == set()
+
+
+def test_a_magnitude_stays_in_float_as_a_whole(build, quantized):
+    text = """(float[1,6,16] x) => (float[1,6,8] y) {
+        a = MatMul(x, w) b = MatMul(x, v) p = Mul(a, a) q = Pow(b, two) e = Add(p, q) n = Sqrt(e)
+        y = MatMul(n, u) }"""
+    more = {"v": -CONSTANTS["w"], "two": np.float32(2)}
+    result, _ = quantized(build(text, w=CONSTANTS["w"], u=CONSTANTS["u"], **more))
+    reasons = {c.op_type: c.reason for c in result.coverage if c.op_type != "MatMul"}
+    assert set(reasons) == {"Mul", "Pow", "Add", "Sqrt"}
+    assert set(reasons.values()) == {"it normalizes in float"}
 
 
 def test_a_statistic_that_somebody_else_reads_ends_the_way(build):

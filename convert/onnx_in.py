@@ -24,9 +24,10 @@ from midge.convert.onnx_functions import expand_functions
 from midge.convert.onnx_qoperators import spell_out
 from midge.convert.onnx_values import Values, bind_values
 from midge.convert.ort import one_line
-from midge.core.errors import InputError, did_you_mean
+from midge.core.errors import InputError, UnsupportedError, did_you_mean
 
 OPSET = 13  # the first with per-channel DequantizeLinear
+SCAN = 9  # the first whose Scan has no batch axis
 DOMAINS = ("", "ai.onnx", "com.microsoft")  # whose operators may occur
 NOTICES = "midge.notices"  # key of Model.meta: lines that the user must see
 FLOAT16 = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
@@ -180,6 +181,12 @@ def _raise_opset(proto: onnx.ModelProto, path: Path, lines: list[str]) -> onnx.M
     old = next(e.version for e in proto.opset_import if e.domain in ("", "ai.onnx"))
     if old >= OPSET:
         return proto
+    scan = next((n for n in proto.graph.node if n.op_type == "Scan" and old < SCAN), None)
+    if scan is not None:
+        raise UnsupportedError(
+            f"{path}: node {scan.name or scan.output[0]!r} is a Scan of opset {old}, whose batch "
+            f"axis onnx loses on the way to {OPSET}; export the model with opset {SCAN} or newer."
+        )
     proto.ir_version = max(
         proto.ir_version, 7
     )  # the converter wants initializers apart from inputs

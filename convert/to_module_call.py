@@ -120,7 +120,7 @@ def exact(function: Callable[..., Any], *operands: Tensor) -> Tensor:
 
 
 def root(x: Tensor, p: float = 2) -> Tensor:
-    """Return x ** (1 / p) for x >= 0, with gradient 0 at 0: infinity would become NaN later."""
+    """Return x ** (1 / p) for x >= 0, with gradient 0 at 0: infinity would end in NaN."""
     zero = ops.eq(x, 0)
     safe = ops.where(zero, 1, x)
     return ops.where(zero, 0, ops.sqrt(safe) if p == 2 else ops.pow(safe, 1 / p))

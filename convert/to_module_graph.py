@@ -123,8 +123,6 @@ def _loop(step: Step, call: Call, operands: Sequence[Any], values: Values) -> li
 
 def _scan(step: Step, call: Call, operands: Sequence[Any], values: Values) -> list[Tensor]:
     """Run the body on one entry of each sequence after the other, and stack what it gives."""
-    if operands[0] is None:  # sequence_lens, which onnx leaves in when it raises the opset
-        raise call.fail("it is a Scan of opset 8", "export the model with opset 9 or newer")
     body, count = step.blocks["body"], int(call.get("num_scan_inputs"))
     state, sequences = list(operands[:-count]), operands[-count:]
     outs = len(body.outputs) - len(state)

@@ -14,8 +14,6 @@ from midge.core.errors import InputError, ToolError
 
 EVERY = 9  # of about 1,900 cases: a sample that takes seconds
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-5}
-# The version converter of onnx turns Scan of opset 8 into a model that does not load.
-BROKEN_BEFORE_US = {"test_scan_sum"}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def cases():
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # onnx computes expected values of every kind
         found = node.collect_testcases(None)
-    return [c for c in found[::EVERY] if c.model is not None and c.name not in BROKEN_BEFORE_US]
+    return [c for c in found[::EVERY] if c.model is not None]
 
 
 def outputs(model, feeds):

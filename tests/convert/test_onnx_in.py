@@ -103,6 +103,16 @@ def test_an_unknown_domain_names_the_node(saved):
     assert "ai.acme::Conv" in text
 
 
+def test_a_scan_that_would_lose_its_batch_axis_is_refused(saved):
+    text = """<ir_version: 3, opset_import: ["" : 8]> g (float[1,3,2] X) => (float[1,3,2] Y) {
+        [s] Y = Scan <num_scan_inputs = 1,
+            body = b (float[2] i) => (float[2] o) { o = Identity(i) }> ("", X)
+    }"""
+    found = message(saved(onnx.parser.parse_model(text)))
+    assert "node 's' is a Scan of opset 8" in found
+    assert "export the model with opset 9 or newer" in found
+
+
 @pytest.mark.parametrize("opset", [7, 9, 11, 12])
 def test_an_old_opset_is_raised_with_a_notice(saved, opset):
     proto = conv_proto(opset=opset, ir=3)

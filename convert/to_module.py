@@ -209,6 +209,7 @@ def _expanded(model: ir.Model) -> ir.Model:
     if not lacking:
         return model
     proto = ir.to_proto(model)
+    proto.graph.value_info.add()  # onnx asks for a type of operands that are absent, named ""
     for node in proto.graph.node:
         _fill_defaults(node, {e.domain: e.version for e in proto.opset_import})
     try:

@@ -1,12 +1,14 @@
 """Rows of layers that accumulate: Conv, ConvTranspose, Gemm, MatMul."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import product
 
 from midge.convert.to_module_call import Call, Ints, Table, plain
 from midge.core import ops
 from midge.core.ops.conv import conv2d_grad_input
+from midge.core.ops.shape import SLICE_GRAD
+from midge.core.opspec import apply
 from midge.core.tensor import Tensor
 
 SAME = ("SAME_UPPER", "SAME_LOWER")
@@ -135,40 +137,57 @@ def _conv_by_taps(
 def _conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return the transposed convolution: the gradient of a Conv by its input."""
     axes = x.ndim - 2
-    if axes > 2:
-        raise call.fail(f"its input has {x.ndim} axes", "use a 1-D or 2-D transposed convolution")
     ones = (1,) * axes
     strides, dilations = call.get("strides", ones), call.get("dilations", ones)
     groups, kernel = call.get("group", 1), weight.shape[2:]
     extra = call.get("output_padding", (0,) * axes)
-    full = [
+    full = tuple(
         (n - 1) * s + (k - 1) * d + 1
         for n, s, k, d in zip(x.shape[2:], strides, kernel, dilations, strict=True)
-    ]
+    )
     before, out = _cut(call, x.shape[2:], strides, full, extra)
-    if axes == 1:
-        x, weight = ops.unsqueeze(x, 2), ops.unsqueeze(weight, 2)
-        strides, dilations, full = (1, *strides), (1, *dilations), [1, *full]
-        before, out = (0, *before), (1, *out)
-    geometry = {
-        "stride": strides,
-        "padding": (0, 0, 0, 0),
-        "dilation": dilations,
-        "groups": groups,
-    }
-    channels = weight.shape[1] * groups
-    y = conv2d_grad_input(x, weight, (x.shape[0], channels, *full), geometry)
+    y = _transposed(x, weight, Sliding(kernel, strides, dilations, ones, ones), full, groups)
     short = tuple(max(b + n - f, 0) for b, n, f in zip(before, out, full, strict=True))
     lead = tuple(max(-b, 0) for b in before)
     y = padded(y, lead, short)
     start = [max(b, 0) for b in before]
     y = y[(..., *(slice(b, b + n) for b, n in zip(start, out, strict=True)))]
-    if axes == 1:
-        y = ops.squeeze(y, 2)
     return y if bias is None else y + ops.reshape(bias, (-1, *ones))
 
 
-def _cut(call: Call, sizes: Ints, strides: Ints, full: list[int], extra: Ints) -> tuple[Ints, Ints]:
+def _transposed(x: Tensor, weight: Tensor, window: Sliding, full: Ints, groups: int) -> Tensor:
+    """Return all that the windows reach, [N, outputs, *full]."""
+    n, outputs = x.shape[0], weight.shape[1] * groups
+    if x.ndim == 3:
+        wide = Sliding(*((1, *side) for side in astuple(window)))
+        x, weight = ops.unsqueeze(x, 2), ops.unsqueeze(weight, 2)
+        return ops.squeeze(_transposed(x, weight, wide, (1, *full), groups), 2)
+    if x.ndim == 4:
+        geometry = {
+            "stride": window.strides,
+            "padding": (0, 0, 0, 0),
+            "dilation": window.dilations,
+            "groups": groups,
+        }
+        return conv2d_grad_input(x, weight, (n, outputs, *full), geometry)
+    rows = ops.reshape(x, (n, groups, x.shape[1] // groups, -1))
+    total: Tensor | None = None
+    for at, place in window.taps(x.shape[2:]):
+        w = ops.reshape(weight[(slice(None), slice(None), *at)], (groups, -1, weight.shape[1]))
+        part = ops.matmul(ops.transpose(w, 1, 2), rows)
+        where = {
+            "shape": (n, outputs, *full),
+            "starts": (0, 0, *(p.start for p in place)),
+            "stops": (n, outputs, *(p.stop for p in place)),
+            "steps": (1, 1, *(p.step for p in place)),
+        }
+        y = apply(SLICE_GRAD, (ops.reshape(part, (n, outputs, *x.shape[2:])),), where)
+        total = y if total is None else total + y
+    assert total is not None
+    return total
+
+
+def _cut(call: Call, sizes: Ints, strides: Ints, full: Ints, extra: Ints) -> tuple[Ints, Ints]:
     """Return how many elements of the full result are cut off in front, and the output's sizes."""
     auto, shape = call.get("auto_pad", "NOTSET"), call.get("output_shape")
     pads = call.get("pads", (0,) * 2 * len(sizes))

@@ -143,7 +143,10 @@ def edit(raw: bytes, random: Random) -> bytes:
     """Change fields of the message: remove, repeat, exchange, or set them to extreme values."""
     proto = onnx.ModelProto.FromString(raw)
     for _ in range(random.choice((1, 1, 2, 4))):
-        message, field = random.choice(list(parts(proto)))
+        fields = list(parts(proto))
+        if not fields:  # the edits before took everything
+            break
+        message, field = random.choice(fields)
         value = getattr(message, field.name)
         if hasattr(value, "append") or hasattr(value, "add"):
             edit_list(message, field, value, random)

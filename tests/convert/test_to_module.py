@@ -124,6 +124,8 @@ GRADIENTS = {
     "{ Y = Conv<group=2>(X, W) }",
     "ConvTranspose": "(float[1,4,3,2] X, float[4,2,2,3] W, float[4] B) => (float[1,4,7,4] Y)"
     "{ Y = ConvTranspose<strides=[2,1], output_padding=[1,0], group=2>(X, W, B) }",
+    "ConvTranspose in 3-D": "(float[1,4,2,1,3] X, float[4,1,1,2,2] W) => (float[1,2,3,2,3] Y)"
+    "{ Y = ConvTranspose<strides=[2,1,1], group=2, pads=[0,0,1,0,0,0]>(X, W) }",
     "AveragePool": "(float[1,2,5,5] X) => (float[1,2,3,3] Y)"
     "{ Y = AveragePool<kernel_shape=[3,3], strides=[2,2], ceil_mode=1, pads=[0,1,1,0]>(X) }",
     "LpPool": "(float[1,2,5] X) => (float[1,2,4] Y) { Y = LpPool<kernel_shape=[2]>(X) }",
@@ -305,10 +307,6 @@ REFUSALS = {
         "(float[2] X) => (uint8[2] Y) { Y = QuantizeLinear(X, s) }",
         r"quantizelinear0 \(QuantizeLinear\): it rounds to codes, .*train it with midge.quant.qat",
     ),
-    "ConvTranspose": (
-        "(float[1,1,2,2,2] X) => (float[1,1,2,2,2] Y) { Y = ConvTranspose(X, w) }",
-        r"convtranspose0 \(ConvTranspose\): its input has 5 axes; use a 1-D or 2-D transposed",
-    ),
     "MaxPool": (
         "(float[1,1,4] X) => (float[1,1,3] Y, int64[1,1,3] I) "
         "{ Y, I = MaxPool<kernel_shape=[2]>(X) }",
@@ -336,7 +334,6 @@ def test_a_refusal_names_node_operator_and_remedy(name, build):
     text, message = REFUSALS[name]
     weights = {
         "s": np.float32(0.1),
-        "w": np.ones((1, 1, 1, 1, 1), np.float32),
         "b": np.ones(2, np.float32),
         "W": np.ones((1, 8, 4), np.float32),
         "R": np.ones((1, 8, 2), np.float32),

@@ -194,8 +194,8 @@ def page(cases: Sequence[Case], tallies: dict[str, Tally]) -> str:
         f"onnx {onnx.__version__} has {len(cases):,} cases of single operators, and of the graphs "
         "that define some of them. Inputs that a file holds as constants (shapes, axes, weights) "
         "are bound to the case's values; tolerances are the case's own. The C is compiled with "
-        "AddressSanitizer and UndefinedBehaviorSanitizer; core is what `midge.load_module` makes of "
-        "the file.",
+        "AddressSanitizer and UndefinedBehaviorSanitizer; core is what `midge.load_module` makes "
+        "of the file.",
     ]
     for engine, tally in tallies.items():
         lines += ["", f"## {engine[0].upper()}{engine[1:]}", ""]

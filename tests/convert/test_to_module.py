@@ -375,7 +375,7 @@ def test_real_files_equal_onnx_runtime_and_have_gradients(name):
     session = make_session(onnx.load(path), level="none")
     rng = np.random.default_rng(0)
     (shape,) = [[d if isinstance(d, int) else 2 for d in i.shape] for i in session.get_inputs()]
-    x = rng.uniform(0, 1, shape).astype(np.float32)
+    x = rng.uniform(0, 0.1, shape).astype(np.float32)  # larger ones saturate a Softmax
     y = module(x)
     (want,) = run(session, dict(zip(module.input_names, [x], strict=True)))
     close(y.detach().array, want)

@@ -70,12 +70,29 @@ def checked_bytes(model: ir.Model, path: Path, sample: Mapping[str, Array] | Non
     if to_message(model).weights:
         raise InputError(f"{path} would be over 2 GB, which no quantized model of midge may be.")
     raw = bytes(to_proto(model).SerializeToString(deterministic=True))
+    check_bytes(raw, model, path, sample)
+    return raw
+
+
+def check_bytes(
+    raw: bytes, model: ir.Model, path: Path, sample: Mapping[str, Array] | None = None
+) -> None:
+    """Check the bytes of a file and run them once in ONNX Runtime.
+
+    Args:
+        raw: the bytes.
+        model: the model that they hold.
+        path: where they go, for messages.
+        sample: inputs for the run; ones by default, with 1 for unknown dimensions.
+
+    Raises:
+        ToolError: onnx or ONNX Runtime finds fault with the model.
+    """
     try:
         onnx.checker.check_model(raw, full_check=True)
     except Exception as error:
         raise _refused(path, error) from error
     run(make_session(raw), sample or example_inputs(model))
-    return raw
 
 
 def _refused(path: Path, error: Exception) -> ToolError:

@@ -23,10 +23,10 @@ from midge.convert.coverage import Coverage
 from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
+from midge.convert.pipeline_again import is_quantized_model, keep_quantized
 from midge.convert.pipeline_nodes import (
     canonical,
     nodes_by_name,
-    refuse_quantized,
     refused_by_user,
     with_folded,
 )
@@ -128,7 +128,15 @@ def quantize_file(
         return quantize_weights_file(path, out, options)
     check_output(path, out)
     check_output(path, parameters_path(out))
-    model, samples = _open(path, calib_spec, options)
+    model = read_model(
+        path,
+        options.input_shapes,
+        input_values=options.input_values,
+        dynamic=calib_spec != RANDOM,
+    )
+    if is_quantized_model(model):
+        return keep_quantized(path, out, options, model)
+    samples = _open(model, calib_spec, options)
     before, lines = nodes_by_name(model), notices(model)
     records = canonical(model, lines, options.drop_softmax)
     refused, not_found = refused_by_user(model, before, options)
@@ -162,17 +170,10 @@ def quantize_file(
     return QuantizeReport(out, parameters, coverage, lines, samples.count, collapsed, saturation)
 
 
-def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple[ir.Model, Samples]:
-    """Read the model and open its calibration data; every fault that can be told now is."""
-    model = read_model(
-        path,
-        options.input_shapes,
-        input_values=options.input_values,
-        dynamic=calib_spec != RANDOM,
-    )
-    refuse_quantized(model, path)
+def _open(model: ir.Model, calib_spec: Spec, options: QuantizeOptions) -> Samples:
+    """Open the calibration data; every fault that can be told now is."""
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
-    samples = open_samples(
+    return open_samples(
         calib_spec,
         model,
         seed=options.seed,
@@ -180,7 +181,6 @@ def _open(path: str | Path, calib_spec: Spec, options: QuantizeOptions) -> tuple
         skip_bad=options.skip_bad_samples,
         images=options.images,
     )
-    return model, samples
 
 
 def _quantize(

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import onnx_ir as ir
 
@@ -12,7 +11,6 @@ from midge.convert.coverage import Coverage
 from midge.convert.passes.base import PassRecord
 from midge.convert.passes.drop_softmax import DropSoftmax, drop_notices
 from midge.convert.quantize_report import QuantizeOptions
-from midge.core.errors import InputError
 
 
 def refused_by_user(
@@ -35,20 +33,6 @@ def refused_by_user(
         f"--nodes-to-exclude {name} has no effect: the node was folded into its neighbours."
         for name in gone
     ]
-
-
-def refuse_quantized(model: ir.Model, path: str | Path) -> None:
-    """Refuse a model that holds quantized operators already.
-
-    Raises:
-        InputError: naming the first.
-    """
-    for node in model.graph:
-        if "quantize" in node.op_type.lower() or node.op_type.startswith("QLinear"):
-            raise InputError(
-                f"{path} is quantized already: node {g.label(node)!r} is a {node.op_type}; give "
-                "the float model, or compile this one as it is."
-            )
 
 
 def canonical(model: ir.Model, lines: list[str], drop_softmax: bool) -> list[PassRecord]:

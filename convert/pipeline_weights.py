@@ -4,10 +4,10 @@ from pathlib import Path
 
 from midge.convert.onnx_in import notices, read_model
 from midge.convert.onnx_out import check_output, checked_bytes, write_files
+from midge.convert.pipeline_again import is_quantized_model, keep_quantized
 from midge.convert.pipeline_nodes import (
     canonical,
     nodes_by_name,
-    refuse_quantized,
     refused_by_user,
     with_folded,
 )
@@ -42,7 +42,8 @@ def quantize_weights_file(
     check_output(path, out)
     check_output(path, parameters_path(out))
     model = read_model(path, options.input_shapes, input_values=options.input_values)
-    refuse_quantized(model, path)
+    if is_quantized_model(model):
+        return keep_quantized(path, out, options, model)
     check_names(model, options.nodes_to_exclude, options.op_types_to_quantize)
     before, lines = nodes_by_name(model), notices(model)
     records = canonical(model, lines, options.drop_softmax)

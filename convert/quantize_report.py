@@ -212,6 +212,18 @@ def parameters_record(
     }
 
 
+def kept_record(
+    path: str | Path, written: Mapping[str, str], saturation: Saturation
+) -> dict[str, Any]:
+    """Return the content of the .quant.json of a file that was quantized before."""
+    return {
+        "model": {"name": Path(path).name, "sha256": _sha256(Path(path))},
+        "quantized": dict(written),
+        "mode": "quantized already",
+        "saturation": saturation.to_json(),
+    }
+
+
 def weights_record(
     path: str | Path,
     written: Mapping[str, str],

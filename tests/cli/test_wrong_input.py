@@ -317,9 +317,9 @@ OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a shape of another rank": ((*QUANTIZE, "--input-shape", "x=1,2,6"), ("x=1,2,6",)),
     "a shape of words": ((*QUANTIZE, "--input-shape", "x=a,b"), ("x=a,b", "NAME=1,3,224,224")),
     "a huge shape": ((*QUANTIZE, "--input-shape", "x=99999999999,2,6,6"), ("'x'", "too large")),
-    "a quantized model": (
-        ("quantize", "small.int8.onnx", "-o", "again.onnx", *DATA),
-        ("small.int8.onnx is quantized already", "give the float model"),
+    "a quantized model and another type": (
+        ("quantize", "small.int8.onnx", "-o", "again.onnx", *DATA, "--activation-type", "int8"),
+        ("small.int8.onnx is quantized already", "--activation-type", "give the float model"),
     ),
     "codes from a float output": (
         (*QUANTIZE, "--io-type", "int8", "--nodes-to-exclude", "softmax"),

@@ -10,7 +10,7 @@ import pytest
 from midge.convert.onnx_out import to_proto
 from midge.convert.ort import make_session, run
 from midge.convert.pipeline import QuantizeOptions, convert_file, quantize_file
-from midge.core.errors import InputError
+from midge.core.errors import CheckError, InputError
 
 rng = np.random.default_rng(4)
 NET = """(float[N,3,8,8] x) => (float[N,4,6,6] y) {
@@ -74,10 +74,37 @@ def test_order_and_batching_of_samples_change_no_byte(files, tmp_path):
         assert first.read_bytes() == out.read_bytes(), method
 
 
-def test_a_quantized_file_is_refused_as_input(files):
+def test_a_quantized_file_is_written_as_it_is_and_the_report_says_so(files):
     path, calib, out = files
     quantize_file(path, out, calib)
-    assert "quantized already" in refusal(out, path.with_name("again.onnx"), calib)
+    again = path.with_name("again.onnx")
+    report = quantize_file(out, again, calib, QuantizeOptions(strict=True))
+    assert again.read_bytes() == out.read_bytes()
+    assert any("quantized already: again.onnx has its bytes" in line for line in report.notices)
+    assert {(c.state, c.reason) for c in report.coverage} == {("quantized", "as the file has it")}
+    assert json.loads(report.parameters.read_text())["mode"] == "quantized already"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("io_type", "int8"), ("reduce_range", True), ("per_channel", False)]
+)
+def test_an_option_that_a_quantized_file_cannot_follow_is_refused(files, option, value):
+    path, calib, out = files
+    quantize_file(path, out, calib)
+    again = path.with_name("again.onnx")
+    text = refusal(out, again, calib, QuantizeOptions(**{option: value}))
+    assert f"--{option.replace('_', '-')} cannot be applied" in text
+
+
+def test_what_a_half_quantized_file_has_in_float_stays_and_is_said(files):
+    path, calib, out = files
+    quantize_file(path, out, calib, QuantizeOptions(nodes_to_exclude=("conv0",)))
+    again = path.with_name("again.onnx")
+    report = quantize_file(out, again, calib)
+    assert again.read_bytes() == out.read_bytes()
+    assert report.counts["float"] >= 1
+    with pytest.raises(CheckError):
+        quantize_file(out, again, calib, QuantizeOptions(strict=True))
 
 
 def test_misspelt_names_are_refused_with_the_nearest(files):

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.coverage import Coverage
 from midge.convert.lower import is_quantized
+from midge.convert.lower_dynamic import PRODUCTS
 from midge.convert.lower_params import is_dequantize, is_quantize
 from midge.convert.onnx_in import notices
 from midge.convert.onnx_out import check_bytes, write_files
@@ -27,6 +28,7 @@ from midge.convert.quantize_report import (
 from midge.convert.saturation import REDUCE_RANGE, saturation_of
 from midge.convert.strict import check_strict
 from midge.core.errors import InputError
+from midge.quant.rules import Kind, rule_of
 
 # Options that say how to read the file or the data, and ask nothing of the result.
 READING = (
@@ -89,18 +91,38 @@ def _is_apart(data: bytes) -> bool:
 
 
 def _coverage(model: ir.Model) -> list[Coverage]:
-    """Return what the file has in codes and what in float."""
-    found = []
+    """Return what the file has in codes, between a DequantizeLinear and a QuantizeLinear."""
+    found, inside = [], set[ir.Node]()
     for node in model.graph:
-        if is_quantize(node) or is_dequantize(node) or g.is_op(node, "DynamicQuantizeLinear"):
+        if _converts(node):
             continue
-        state = "quantized" if _reads_codes(node) else "float"
-        found.append(Coverage(g.label(node), g.operator(node), state, "as the file has it"))
+        given = [v for v in node.inputs if v is not None and not g.is_constant(v)]
+        has_form = rule_of(node.op_type).kind != Kind.FLOAT or g.is_op(node, *PRODUCTS)
+        if has_form and all(_is_code(v) or v.producer() in inside for v in given):
+            inside.add(node)
+    for node in model.graph:
+        if not _converts(node):
+            state = "quantized" if node in inside and _reaches_codes(node, inside) else "float"
+            found.append(Coverage(g.label(node), g.operator(node), state, "as the file has it"))
     return found
 
 
-def _reads_codes(node: ir.Node) -> bool:
-    """Tell whether every activation of a node is codes, dequantized or not."""
-    given = [v for v in node.inputs if v is not None and not g.is_constant(v)]
+def _converts(node: ir.Node) -> bool:
+    return is_quantize(node) or is_dequantize(node) or g.is_op(node, "DynamicQuantizeLinear")
+
+
+def _is_code(value: ir.Value) -> bool:
+    """Tell whether a value is codes, dequantized or not."""
     codes = (ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32)
-    return all(is_dequantize(v.producer()) or v.dtype in codes for v in given)
+    return is_dequantize(value.producer()) or value.dtype in codes
+
+
+def _reaches_codes(node: ir.Node, inside: set[ir.Node]) -> bool:
+    """Tell whether a result becomes codes, directly or through nodes that a layer takes in."""
+    if g.is_op(node, *PRODUCTS):
+        return True
+    readers = [use.node for value in node.outputs for use in value.uses()]
+    codes = any(v.dtype in (ir.DataType.INT8, ir.DataType.UINT8) for v in node.outputs)
+    return codes or any(
+        is_quantize(r) or (r in inside and _reaches_codes(r, inside)) for r in readers
+    )

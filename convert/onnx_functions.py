@@ -65,6 +65,10 @@ def _expand(proto: onnx.ModelProto, op_type: str) -> onnx.ModelProto | None:
     typed = onnx.ModelProto()
     typed.CopyFrom(proto)
     typed.graph.value_info.extend(_types_of_constants(proto.graph))
+    opset = next(e.version for e in proto.opset_import if e.domain in ("", "ai.onnx"))
+    for node in typed.graph.node:
+        if node.op_type == op_type and not node.domain:
+            fill_defaults(node, opset)
     try:
         made = onnx.inliner.inline_selected_functions(
             typed, [("", op_type)], inline_schema_functions=True
@@ -79,6 +83,14 @@ def _expand(proto: onnx.ModelProto, op_type: str) -> onnx.ModelProto | None:
     made.graph.value_info.extend(kept)
     _name_bodies(made.graph, [n for n in proto.graph.node if n.op_type == op_type])
     return made
+
+
+def fill_defaults(node: onnx.NodeProto, opset: int) -> None:
+    """Write out the attributes that have defaults: onnx leaves holes where a body uses them."""
+    given = {a.name for a in node.attribute}
+    for name, attribute in onnx.defs.get_schema(node.op_type, opset).attributes.items():
+        if name not in given and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
 
 
 def _types_of_constants(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:

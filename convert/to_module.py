@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.lower_params import fail
+from midge.convert.onnx_functions import fill_defaults
 from midge.convert.onnx_in import Shapes, read_model
 from midge.convert.onnx_values import Values
 from midge.convert.ort import one_line
@@ -210,8 +211,10 @@ def _expanded(model: ir.Model) -> ir.Model:
         return model
     proto = ir.to_proto(model)
     proto.graph.value_info.add()  # onnx asks for a type of operands that are absent, named ""
+    opset = model.graph.opset_imports.get("", 13)
     for node in proto.graph.node:
-        _fill_defaults(node, {e.domain: e.version for e in proto.opset_import})
+        if node.op_type not in KEPT and node.domain in ("", "ai.onnx"):
+            fill_defaults(node, opset)
     try:
         proto = onnx.inliner.inline_selected_functions(
             proto, [("", name) for name in KEPT], exclude=True, inline_schema_functions=True
@@ -222,20 +225,6 @@ def _expanded(model: ir.Model) -> ir.Model:
             f"onnx cannot write {', '.join(lacking)} in other operators: {one_line(error)}; "
             "rewrite it with supported operators."
         ) from error
-
-
-def _fill_defaults(node: onnx.NodeProto, opsets: dict[str, int]) -> None:
-    """Write out the attributes that have defaults: onnx leaves holes where an expansion uses them.
-
-    Nodes that have a row are left as they are.
-    """
-    if node.op_type in KEPT or node.domain not in ("", "ai.onnx"):
-        return
-    schema = onnx.defs.get_schema(node.op_type, opsets[node.domain])
-    given = {a.name for a in node.attribute}
-    for name, attribute in schema.attributes.items():
-        if name not in given and attribute.default_value.type:
-            node.attribute.append(attribute.default_value)
 
 
 def _try(module: OnnxModule, model: ir.Model) -> None:

@@ -24,7 +24,7 @@ def _parse_shapes(
             shape = tuple(int(part) for part in text.split(","))
         except ValueError:
             shape = ()
-        if not (equals and name and shape and all(d > 0 for d in shape)):
+        if not (equals and name and shape and all(d >= 0 for d in shape)):
             raise click.BadParameter(f"{value!r} is not of the form NAME=1,3,224,224.")
         shapes[name] = shape
     return shapes

@@ -247,7 +247,7 @@ def _random(model: ir.Model, seed: int, count: int) -> Callable[[], Iterator[Sam
             sample = {}
             for value in model.graph.inputs:
                 dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
-                shape = [d or 1 for d in g.dims(value) or ()]
+                shape = [1 if d is None else d for d in g.dims(value) or ()]
                 wide = rng.standard_normal(shape) if dtype.kind == "f" else np.zeros(shape)
                 sample[g.name_of(value)] = wide.astype(dtype)
             yield sample

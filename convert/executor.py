@@ -119,7 +119,8 @@ class Executor:
     def _outputs(self, memory: dict[int, Array]) -> list[Array]:
         """Return the outputs as the file has them."""
         tensors = [self.plan.tensors[t] for t in self.plan.outputs]
-        return [_as_stored(t, memory).reshape(-1, *_file_shape(t)) for t in tensors]
+        stored = [_as_stored(t, memory) for t in tensors]
+        return [y.reshape(len(y), *_file_shape(t)) for t, y in zip(tensors, stored, strict=True)]
 
     def _chunks(self, inputs: Sequence[Array]) -> Iterator[list[Array]]:
         """Check the inputs and cut them into chunks of samples."""

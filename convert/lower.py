@@ -42,6 +42,7 @@ from midge.convert.lower_seams import in_codes
 from midge.convert.lower_tables import table_of, unary
 from midge.convert.lower_target import Target, limits_of
 from midge.convert.plan import Constant, Dequantize, FlipSign, Plan, Quantize, Table
+from midge.convert.spell_codes import spell_codes
 from midge.core.errors import InputError
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
@@ -73,6 +74,7 @@ def lower(model: ir.Model, *, name: str, batch: int = 1) -> Plan:
     bound, notices = bind_batch(model, batch)
     if not any(is_quantized(node) for node in bound.graph):
         canonicalize(bound)
+    spell_codes(bound)
     return Lowering(bound, notices).run(name)
 
 
@@ -114,7 +116,7 @@ class Lowering:
             UnsupportedError: it is not known or empty.
         """
         shape, node = g.static_dims(value), value.producer()
-        if shape is None or 0 in shape:
+        if shape is None or (0 in shape and value.uses() and not g.is_constant(value)):
             raise InputError(
                 f"tensor {value.name!r} of {g.label(node) if node else 'the inputs'} has shape "
                 f"{value.shape}; midge needs known sizes above 0: give --input-shape."

@@ -7,6 +7,7 @@ inputs, a name on every node, and only known dimensions apart from a leading bat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx.checker
 import onnx.defs
@@ -79,6 +80,7 @@ def read_model(
     except Exception as error:  # of onnx_ir: it wraps errors of any kind
         raise InputError(f"{path}: the model contradicts itself: {one_line(error)}.") from error
     put_back(model, large, path.parent)
+    _forget_elements(model, input_shapes or {}, lines)
     if not dynamic:
         require_known_dims(model, path)
     model.meta[NOTICES] = lines
@@ -270,13 +272,24 @@ def _bind(graph: onnx.GraphProto, shapes: Shapes, path: Path) -> None:
                     f"{path}: --input-shape {name}={text} does not fit the input's shape "
                     f"{_shape_text(known)}."
                 )
-        if any(s < 1 for s in shape):
-            raise InputError(f"--input-shape {name}={text}: every dimension must be 1 or more.")
+        if any(s < 0 for s in shape):
+            raise InputError(f"--input-shape {name}={text}: every dimension must be 0 or more.")
         del tensor.shape.dim[:]
         for size in shape:
             tensor.shape.dim.add().dim_value = size
     if shapes:
         del graph.value_info[:]
+
+
+def _forget_elements(model: ir.Model, shapes: Shapes, lines: list[str]) -> None:
+    """Let a constant stand for each input that the user says has no elements: the first state."""
+    names = g.Names(model.graph)
+    for value in model.graph.inputs:
+        if 0 in shapes.get(g.name_of(value), ()) and value.dtype is not None:
+            empty = np.zeros(g.static_dims(value) or (), value.dtype.numpy())
+            made = g.add_constant(model.graph, names, f"{value.name}_empty", empty)
+            ir.convenience.replace_all_uses_with(value, made)
+            lines.append(f"input {value.name!r} has no elements: what only it feeds is constant.")
 
 
 def _shape_text(known: Sequence[onnx.TensorShapeProto.Dimension]) -> str:

@@ -132,7 +132,9 @@ def example_inputs(model: ir.Model) -> dict[str, Array]:
     feeds = {}
     for value in model.graph.inputs:
         dtype = value.dtype.numpy() if value.dtype is not None else np.float32
-        feeds[g.name_of(value)] = np.ones([d or 1 for d in g.dims(value) or ()], dtype)
+        feeds[g.name_of(value)] = np.ones(
+            [1 if d is None else d for d in g.dims(value) or ()], dtype
+        )
     return feeds
 
 

@@ -5,6 +5,8 @@
 3. So are nodes that depend on shapes only (Shape, Gather, Concat, ...) where the answer is the same
    for two batch sizes.
 4. A Reshape to a shape that only the batch size changes gets a constant target with -1.
+5. A tensor without elements is one, whatever it is made of; not where the graph has inputs without
+   any, as some exporters write a size that they do not know.
 
 Random operators, control flow and results above `MAX_BYTES` that are larger than what they are made
 of stay. A dimension other than the leading one must be known for rule 3.
@@ -38,13 +40,39 @@ class FoldConstants(Pass):
     removes = ("Constant",)
 
     def call(self, model: ir.Model) -> PassResult:
-        """Run rules 1 to 4."""
+        """Run rules 1 to 5."""
         result = PassResult()
         lifted = LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
         result.modified = bool(lifted.modified)
+        _fold_empty(model, result)
         _fold(model, result, shapes=False)
         _fold(model, result, shapes=True)
         return result
+
+
+def _fold_empty(model: ir.Model, result: PassResult) -> None:
+    """Apply rule 5."""
+    if any(0 in (g.dims(v) or ()) and v.uses() for v in model.graph.inputs):
+        return
+    names = g.Names(model.graph)
+    for node in list(model.graph):
+        for y in node.outputs:
+            shape = g.static_dims(y)
+            if shape is None or 0 not in shape or y.dtype is None or _is_copy(node):
+                continue
+            _make_constant(model.graph, names, y, np.zeros(shape, y.dtype.numpy()))
+            result.folded(node, "it has no elements")
+
+
+def _make_constant(graph: ir.Graph, names: g.Names, y: ir.Value, array: g.Array) -> None:
+    """Let a constant stand for a value; a graph output becomes a copy of it, under its name."""
+    made, node = g.add_constant(graph, names, f"{y.name}_folded", array), y.producer()
+    if not y.is_graph_output() or node is None:
+        g.replace(y, made)
+        return
+    copy = g.new_node(names, "Identity", [made], names.fresh(f"{y.name}_copy"), like=y)
+    g.insert_before(node, copy)
+    g.take_over(y, copy.outputs[0])
 
 
 def _fold(model: ir.Model, result: PassResult, shapes: bool) -> None:
@@ -72,7 +100,7 @@ def _fold(model: ir.Model, result: PassResult, shapes: bool) -> None:
     ]
     for value, *arrays in zip(wanted, *runs, strict=True):
         array, producer = arrays[0], value.producer()
-        if array is None or producer is None or value.is_graph_output():
+        if array is None or producer is None or _is_copy(producer):
             continue
         if any(not _same(array, a) for a in arrays):
             for use in value.uses():
@@ -81,8 +109,13 @@ def _fold(model: ir.Model, result: PassResult, shapes: bool) -> None:
             continue
         if _too_large(array, producer):
             continue
-        g.replace(value, g.add_constant(model.graph, names, f"{value.name}_folded", array))
+        _make_constant(model.graph, names, value, array)
         result.folded(producer, "constant")
+
+
+def _is_copy(node: ir.Node) -> bool:
+    """Tell whether a node gives a constant the name of a graph output."""
+    return g.is_op(node, "Identity") and node.outputs[0].is_graph_output()
 
 
 def _same(a: g.Array, b: g.Array | None) -> bool:

@@ -122,7 +122,7 @@ def lowered(cases: Sequence[Case], folder: Path, tally: Tally) -> list[tuple[Cas
             continue
         path.write_bytes(case.bound().SerializeToString())
         try:
-            plan = read_plan(path, case.name)
+            plan = read_plan(path, case.name, case.empty_shapes)
             emit(plan, folder / "tried", "tried")
         except MidgeError as error:
             tally.refuse(case, error, path, SUPPORTED)

@@ -61,6 +61,11 @@ class Case:
         values = (*self.inputs.values(), *self.constants.values())
         return all(isinstance(x, np.ndarray | np.generic | TensorProto) for x in values)
 
+    @property
+    def empty_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of inputs without elements, which users state."""
+        return {n: x.shape for n, x in self.inputs.items() if self.plain and 0 in x.shape}
+
     def bound(self) -> onnx.ModelProto:
         """Return the model with its constants as initializers."""
         model = onnx.ModelProto()

@@ -69,7 +69,7 @@ def test_version_is_the_packages_own(capsys: pytest.CaptureFixture[str]) -> None
         (["inspect", "--jsonn", "m.onnx"], "Did you mean '--json'?"),
         (["inspect"], "Missing argument 'MODEL'"),
         (["inspect", "m.onnx", "--input-shape", "x:1,3"], "NAME=1,3,224,224"),
-        (["inspect", "m.onnx", "--input-shape", "x=1,0"], "NAME=1,3,224,224"),
+        (["inspect", "m.onnx", "--input-shape", "x=1,-3"], "NAME=1,3,224,224"),
     ],
 )
 def test_wrong_usage_exits_2_and_names_the_remedy(

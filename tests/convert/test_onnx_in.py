@@ -149,7 +149,7 @@ def test_input_shapes_bind_dimensions(saved):
         ({"xx": (1, 3, 8, 8)}, "Did you mean 'x'"),
         ({"x": (1, 4, 8, 8)}, "does not fit"),
         ({"x": (1, 3, 8)}, "does not fit"),
-        ({"x": (0, 3, 8, 8)}, "must be 1 or more"),
+        ({"x": (-1, 3, 8, 8)}, "must be 0 or more"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused(saved, shapes, words):
@@ -158,6 +158,12 @@ def test_a_shape_that_does_not_fit_is_refused(saved, shapes, words):
         assert "no input 'xx'" in text
     else:
         assert words in text
+
+
+def test_an_input_without_elements_is_said_to_be_constant(saved):
+    model = read_model(saved(conv_proto(("N", 3, "H", "W"))), {"x": (0, 3, 8, 8)})
+    assert not model.graph.inputs[0].uses()
+    assert "input 'x' has no elements" in notices(model)[-1]
 
 
 def test_float16_is_named(saved):

@@ -87,6 +87,33 @@ def test_a_constant_node_may_be_an_output(build, apply, ops):
     assert sorted(ops(model)) == ["Constant", "Relu"]
 
 
+def test_an_output_of_constants_is_a_copy_of_its_value(build, apply, ops):
+    model = build(
+        "(float[3] x) => (float[3] y, float[4,3] z) { y = Relu(x) t = Transpose(w) z = Neg(t) }",
+        w=W,
+    )
+    apply(FoldConstants, model)
+    RemoveDead()(model)
+    assert sorted(ops(model)) == ["Identity", "Relu"]
+
+
+def test_a_tensor_without_elements_is_a_constant(build, agree, ops):
+    text = """(float[2,4] x) => (float[2,4] y, float[2] z) {
+        e = Slice(x, zero, zero, one) y = Concat<axis=1>(e, x) z = ReduceSum<keepdims=0>(e, one)
+    }"""
+    model = build(text, zero=np.array([0]), one=np.array([1]))
+    before = model.clone()
+    canonicalize(model)
+    assert sorted(ops(model)) == ["Concat", "Identity"], "the names of x and y are both taken"
+    agree(before, model)
+
+
+def test_a_size_of_0_of_an_input_is_not_taken_at_its_word(build, ops):
+    model = build("(float[0,4] x) => (float[0,4] y) { a = Relu(x) y = Neg(a) }")
+    FoldConstants()(model)
+    assert ops(model) == ["Relu", "Neg"]
+
+
 def test_a_huge_expansion_is_not_stored(build, ops):
     model = build(
         """(float[1] x) => (float[1000,1000] y) {

@@ -45,12 +45,16 @@ class Target:
 
 
 # A level may not have the instructions of every earlier one.
-_BETWEEN = {"avx512vnni": ("avx512vnni", "avx2"), "avxvnni": ("avxvnni", "avx2")}
+_BETWEEN = {
+    "avxvnni": ("avxvnni", "avx2"),
+    "avx512f": ("avx512f", "avx2"),
+    "avx512vnni": ("avx512vnni", "avx512f", "avx2"),
+}
 OPTIMIZE = ("speed", "size")
 C99 = Target("c99")
 X86_64 = Target(
     "x86-64",
-    ("portable", "avx2", "avxvnni", "avx512vnni"),
+    ("portable", "avx2", "avxvnni", "avx512f", "avx512vnni"),
     "midge_x86_levels",
     packed=True,
     optimize="speed",

@@ -13,7 +13,7 @@
 /* Loops over lanes are unrolled, so that the sums stay in registers; the loop around them is left
  * as it is, because vectorizing it would shuffle the lanes. */
 #if defined(__GNUC__) && !defined(__clang__)
-#define MIDGE_UNROLL _Pragma("GCC unroll 16")
+#define MIDGE_UNROLL _Pragma("GCC unroll 32")
 #define MIDGE_NO_VECTOR __asm__ volatile("")
 #else
 #define MIDGE_UNROLL

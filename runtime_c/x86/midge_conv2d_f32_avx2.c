@@ -3,19 +3,11 @@
 
 #if MIDGE_X86
 
+#define MIDGE_FLOATS 8
 #include "midge_patch_f32.h"
 
-static void make_band(const midge_image *image, const void *layer, const midge_patch *band,
-                      midge_span rows) {
-    midge_conv_band(image, (const midge_layer_f32 *)layer, band, rows, 0);
-}
-
 void midge_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op) {
-    const midge_image image = midge_conv_image(op);
-    const size_t taps = (size_t)(image.kernel_height * image.kernel_width);
-    const midge_layer_f32 layer =
-        midge_read_layer(strip, op, taps * (image.channels / image.groups), image.out, 0);
-    midge_each_band(&image, &layer, layer.x, layer.y, strip, make_band);
+    midge_conv_strip(strip, op, 0);
 }
 
 MIDGE_TARGET_END

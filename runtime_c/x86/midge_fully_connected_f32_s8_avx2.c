@@ -4,6 +4,7 @@
 
 #if MIDGE_X86
 
+#define MIDGE_FLOATS 8
 #include "midge_tile_f32.h"
 
 void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op) {

@@ -1,4 +1,4 @@
-/* midge_patch_f32.h - float convolutions, patch by patch, for AVX2. Private.
+/* midge_patch_f32.h - float convolutions, patch by patch. Private.
  *
  * The pixels of a patch have the same taps inside the input: one patch is the interior of an image,
  * others are its edges and corners, and padding costs nothing.
@@ -109,6 +109,26 @@ MIDGE_INLINE void midge_conv_band(const midge_image *image, const midge_layer_f3
         patch.y = band->y + (size_t)ox * image->out;
         midge_conv_patch(image, p, patch, rows, columns.span, codes);
     }
+}
+
+static inline void midge_real_band(const midge_image *image, const void *layer,
+                                   const midge_patch *band, midge_span rows) {
+    midge_conv_band(image, (const midge_layer_f32 *)layer, band, rows, 0);
+}
+
+static inline void midge_code_band(const midge_image *image, const void *layer,
+                                   const midge_patch *band, midge_span rows) {
+    midge_conv_band(image, (const midge_layer_f32 *)layer, band, rows, 1);
+}
+
+/* The rows of a strip of a convolution. `codes` is a constant. */
+MIDGE_INLINE void midge_conv_strip(const midge_strip *strip, const midge_op *op, int codes) {
+    const midge_image image = midge_conv_image(op);
+    const size_t taps = (size_t)(image.kernel_height * image.kernel_width);
+    const midge_layer_f32 layer =
+        midge_read_layer(strip, op, taps * (image.channels / image.groups), image.out, codes);
+    midge_each_band(&image, &layer, layer.x, layer.y, strip,
+                    codes ? midge_code_band : midge_real_band);
 }
 
 #endif

@@ -1,19 +1,23 @@
-/* midge_tile_f32.h - sums of products of several pixels by a panel of weights, for AVX2. Private.
+/* midge_tile_f32.h - sums of products of several pixels by panels of weights. Private.
  *
- * Included before any function, and after midge_x86.h; the file ends with MIDGE_TARGET_END.
+ * Included as midge_floats.h is. A sum is made in the same order whatever MIDGE_FLOATS is.
  */
 #ifndef MIDGE_TILE_F32_H
 #define MIDGE_TILE_F32_H
 
-#include "midge_panel_f32.h"
-#include "midge_target.h"
+#include "midge_floats.h"
 
-MIDGE_TARGET_BEGIN("avx2,fma")
-#include MIDGE_INTRINSICS
-
-#define MIDGE_TILE 8  /* most pixels of a tile */
-#define MIDGE_SUMS 16 /* most vectors of sums of a tile */
-#define MIDGE_EACH(i, count) MIDGE_UNROLL for (size_t i = 0; i < (count); ++i)
+/* Tiles of panels of 16 channels: most pixels, and panels beside each other where there are many
+ * pixels. 12 vectors of sums and 3 others fill the registers of AVX2, 24 and 3 most of AVX512. */
+#if MIDGE_FLOATS == 16
+#define MIDGE_MANY 12
+#define MIDGE_BESIDE 2
+#else
+#define MIDGE_MANY 6
+#define MIDGE_BESIDE 1
+#endif
+#define MIDGE_TILE 12 /* most pixels of any tile */
+#define MIDGE_SUMS 24 /* most vectors of sums of a tile */
 
 /* The taps of a window: rows x columns runs of `count` neighbours. The pitches and the first weight
  * are in elements of x and in weights of one output channel. */
@@ -29,70 +33,59 @@ typedef struct midge_pixels {
     midge_real *y[MIDGE_TILE];
 } midge_pixels;
 
-/* 8 neighbouring weights, `at` weights from the first of the layer. */
-MIDGE_INLINE __m256 midge_weights(const midge_layer_f32 *p, size_t at, int codes) {
-    if (!codes)
-        return _mm256_loadu_ps((const float *)(p->real + at));
-    const __m128i w = _mm_loadl_epi64((const __m128i *)(const void *)(p->code + at));
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w));
+/* `count` neighbouring weights, `at` weights from the first of the layer. */
+MIDGE_INLINE midge_floats midge_weights(const midge_layer_f32 *p, size_t at, size_t count,
+                                        int codes) {
+    return codes ? midge_load_codes(p->code + at, count) : midge_load(p->real + at, count);
 }
 
-/* What the sums of channels c..c + 7 begin with. */
-MIDGE_INLINE __m256 midge_begin(const midge_layer_f32 *p, size_t c, int codes) {
-    return codes ? _mm256_setzero_ps() : _mm256_loadu_ps((const float *)(p->bias + c));
-}
-
-/* What a layer makes of them. NaN passes. */
-MIDGE_INLINE __m256 midge_finish(const midge_layer_f32 *p, __m256 sum, size_t c, int codes) {
+/* What a layer makes of the sums of channels c..c + count - 1. NaN passes. */
+MIDGE_INLINE midge_floats midge_finish(const midge_layer_f32 *p, midge_floats sum, size_t c,
+                                       size_t count, int codes) {
     if (codes)
-        sum = _mm256_fmadd_ps(sum, _mm256_loadu_ps((const float *)(p->scale + c)),
-                              _mm256_loadu_ps((const float *)(p->bias + c)));
-    sum = _mm256_max_ps(_mm256_set1_ps(p->limits.low), sum);
-    return _mm256_min_ps(_mm256_set1_ps(p->limits.high), sum);
+        sum = midge_fma(sum, midge_load(p->scale + c, count), midge_load(p->bias + c, count));
+    sum = midge_larger(midge_same(p->limits.low), sum);
+    return midge_smaller(midge_same(p->limits.high), sum);
 }
 
-/* Adds the products of tap k of n pixels by `vectors` times 8 weights from w on. */
-MIDGE_INLINE void midge_tile_step(__m256 *sum, const midge_layer_f32 *p, size_t w,
-                                  const midge_real *const *x, size_t k, size_t n, size_t vectors,
-                                  int codes) {
-    __m256 weight[2];
-    MIDGE_EACH(v, vectors)
-    weight[v] = midge_weights(p, w + 8 * v, codes);
-    MIDGE_EACH(i, n) {
-        const __m256 value = _mm256_set1_ps(x[i][k]);
-        MIDGE_EACH(v, vectors)
-        sum[i * vectors + v] = _mm256_fmadd_ps(value, weight[v], sum[i * vectors + v]);
-    }
-}
-
-/* `panels` panels of 8 * vectors channels, from c on, of n pixels. A sum is made in the same order
- * whatever n and `panels` are. They, vectors and codes are constants where this is inlined. */
+/* `panels` panels of `lanes` channels, 8 or 16, from c on, of n pixels. A sum is made in the same
+ * order whatever n and `panels` are. They, lanes and codes are constants where this is inlined. */
 MIDGE_INLINE void midge_tile(const midge_layer_f32 *p, const midge_taps *t,
-                             const midge_pixels *pixels, size_t c, size_t n, size_t vectors,
+                             const midge_pixels *pixels, size_t c, size_t n, size_t lanes,
                              size_t panels, int codes) {
-    const size_t lanes = 8 * vectors, one = n * vectors;
+    const size_t count = lanes < MIDGE_FLOATS ? lanes : MIDGE_FLOATS; /* of a vector */
+    const size_t each = lanes / count, vectors = each * panels;       /* of one pixel */
     const midge_real *x[MIDGE_TILE];
-    __m256 sum[MIDGE_SUMS];
+    midge_floats sum[MIDGE_SUMS], weight[8];
     MIDGE_EACH(i, n)
     x[i] = pixels->x[i];
-    MIDGE_EACH(i, one * panels)
-    sum[i] = midge_begin(p, c + i / one * lanes + i % vectors * 8, codes);
+    MIDGE_EACH(i, n * vectors)
+    sum[i] = codes ? midge_same(0.0f) : midge_load(p->bias + c + i % vectors * count, count);
     for (size_t ky = 0; ky < t->rows; ++ky) {
         for (size_t kx = 0; kx < t->columns; ++kx) {
             size_t k = ky * t->x_row + kx * t->x_column;
             size_t w = c * p->depth + (t->w + ky * t->w_row + kx * t->w_column) * lanes;
             for (const size_t end = k + t->count; k < end; ++k, w += lanes) {
-                MIDGE_EACH(q, panels)
-                midge_tile_step(sum + q * one, p, w + q * lanes * p->depth, x, k, n, vectors,
-                                codes);
+                MIDGE_EACH(v, vectors) {
+                    const size_t at = w + v / each * lanes * p->depth + v % each * count;
+                    weight[v] = midge_weights(p, at, count, codes);
+                }
+                MIDGE_EACH(i, n) {
+                    const midge_floats value = midge_same(x[i][k]);
+                    MIDGE_EACH(v, vectors)
+                    sum[i * vectors + v] = midge_fma(value, weight[v], sum[i * vectors + v]);
+                }
             }
         }
     }
-    MIDGE_EACH(i, one * panels) {
-        const size_t at = c + i / one * lanes + i % vectors * 8;
-        _mm256_storeu_ps((float *)(pixels->y[i % one / vectors] + at),
-                         midge_finish(p, sum[i], at, codes));
+    MIDGE_EACH(i, n * vectors) {
+        const size_t at = c + i % vectors * count;
+        midge_store(pixels->y[i / vectors] + at, midge_finish(p, sum[i], at, count, codes), count);
     }
+}
+
+MIDGE_INLINE __m256 midge_8_weights(const midge_layer_f32 *p, size_t at, int codes) {
+    return codes ? midge_8_codes(p->code + at) : _mm256_loadu_ps((const float *)(p->real + at));
 }
 
 /* Channels c..c + 3 of one pixel. */
@@ -105,7 +98,7 @@ MIDGE_INLINE void midge_tile_4(const midge_layer_f32 *p, const midge_taps *t, co
             size_t w = c * p->depth + (t->w + ky * t->w_row + kx * t->w_column) * 4;
             size_t k = 0;
             for (; k + 2 <= t->count; k += 2, w += 8) {
-                const __m256 both = midge_weights(p, w, codes);
+                const __m256 both = midge_8_weights(p, w, codes);
                 even = _mm_fmadd_ps(_mm_set1_ps(from[k]), _mm256_castps256_ps128(both), even);
                 odd = _mm_fmadd_ps(_mm_set1_ps(from[k + 1]), _mm256_extractf128_ps(both, 1), odd);
             }
@@ -134,9 +127,9 @@ MIDGE_INLINE void midge_tile_1(const midge_layer_f32 *p, const midge_taps *t, co
             size_t k = 0;
             for (; k + 16 <= t->count; k += 16) {
                 const float *v = (const float *)(from + k);
-                s0 = _mm256_fmadd_ps(_mm256_loadu_ps(v), midge_weights(p, w + k, codes), s0);
-                s1 =
-                    _mm256_fmadd_ps(_mm256_loadu_ps(v + 8), midge_weights(p, w + k + 8, codes), s1);
+                s0 = _mm256_fmadd_ps(_mm256_loadu_ps(v), midge_8_weights(p, w + k, codes), s0);
+                s1 = _mm256_fmadd_ps(_mm256_loadu_ps(v + 8), midge_8_weights(p, w + k + 8, codes),
+                                     s1);
             }
             for (; k < t->count; ++k)
                 rest += from[k] * (codes ? (float)p->code[w + k] : p->real[w + k]);
@@ -179,41 +172,57 @@ MIDGE_INLINE void midge_take(const midge_patch *patch, midge_walk *walk, midge_p
     walk->left -= n;
 }
 
-/* All pixels that are left but fewer than n, by tiles of n; of one panel, or of several. */
-#define MIDGE_TILES(n, vectors)                                                                    \
+/* All pixels that are left but fewer than n, by tiles of n and `panels` panels. */
+#define MIDGE_TILES(n, lanes, panels)                                                              \
     while (walk.left >= (n)) {                                                                     \
         midge_take(patch, &walk, &pixels, (n));                                                    \
-        midge_tile(p, t, &pixels, c, (n), (vectors), 1, codes);                                    \
+        midge_tile(p, t, &pixels, c, (n), (lanes), (panels), codes);                               \
     }
+/* All panels that are left but fewer than `panels`, of n pixels. */
 #define MIDGE_PANELS(n, panels)                                                                    \
     for (; left >= (panels); left -= (panels), c += 16 * (panels))                                 \
-        midge_tile(p, t, &pixels, c, (n), 2, (panels), codes);
+        midge_tile(p, t, &pixels, c, (n), 16, (panels), codes);
+
+/* `panels` panels of 16 channels beside each other, from c on, of all pixels but the last 3. */
+MIDGE_INLINE midge_walk midge_beside(const midge_layer_f32 *p, const midge_taps *t,
+                                     const midge_patch *patch, size_t c, size_t panels, int codes) {
+    midge_walk walk = {patch->x, patch->y, 0, patch->height * patch->width};
+    midge_pixels pixels;
+    MIDGE_TILES(MIDGE_MANY, 16, panels)
+    if (MIDGE_MANY > 6)
+        MIDGE_TILES(6, 16, panels)
+    MIDGE_TILES(4, 16, panels)
+    return walk;
+}
 
 /* Panels of 16 channels from c on. The last pixels, too few to keep the multipliers busy, are met
  * by several panels at once. */
 MIDGE_INLINE void midge_wide_panels(const midge_layer_f32 *p, const midge_taps *t,
                                     const midge_patch *patch, size_t first, size_t panels,
                                     int codes) {
-    const midge_walk start = {patch->x, patch->y, 0, patch->height * patch->width};
-    midge_walk walk = start;
+    midge_walk walk = {NULL, NULL, 0, 0};
     midge_pixels pixels;
-    for (size_t c = first; c < first + 16 * panels; c += 16) {
-        walk = start;
-        MIDGE_TILES(6, 2)
-        MIDGE_TILES(4, 2)
-    }
-    while (panels != 0 && walk.left != 0) {
+    size_t left = panels, c = first;
+    for (; left >= MIDGE_BESIDE; left -= MIDGE_BESIDE, c += 16 * MIDGE_BESIDE)
+        walk = midge_beside(p, t, patch, c, MIDGE_BESIDE, codes);
+    if (MIDGE_BESIDE > 1 && left != 0)
+        walk = midge_beside(p, t, patch, c, 1, codes);
+    while (walk.left != 0) {
         const size_t n = walk.left >= 2 ? 2 : 1;
-        size_t left = panels, c = first;
+        left = panels, c = first;
         if (n == 2) {
             midge_take(patch, &walk, &pixels, 2);
-            MIDGE_PANELS(2, 2)
-            MIDGE_PANELS(2, 1)
+            MIDGE_PANELS(2, 2 * MIDGE_BESIDE)
+            MIDGE_PANELS(2, MIDGE_BESIDE)
+            if (MIDGE_BESIDE > 1)
+                MIDGE_PANELS(2, 1)
         } else {
             midge_take(patch, &walk, &pixels, 1);
-            MIDGE_PANELS(1, 4)
-            MIDGE_PANELS(1, 2)
-            MIDGE_PANELS(1, 1)
+            MIDGE_PANELS(1, 4 * MIDGE_BESIDE)
+            MIDGE_PANELS(1, 2 * MIDGE_BESIDE)
+            MIDGE_PANELS(1, MIDGE_BESIDE)
+            if (MIDGE_BESIDE > 1)
+                MIDGE_PANELS(1, 1)
         }
     }
 }
@@ -224,10 +233,10 @@ MIDGE_INLINE void midge_narrow_panel(const midge_layer_f32 *p, const midge_taps 
     midge_walk walk = {patch->x, patch->y, 0, patch->height * patch->width};
     midge_pixels pixels;
     if (lanes == 8) {
-        MIDGE_TILES(8, 1)
-        MIDGE_TILES(4, 1)
-        MIDGE_TILES(2, 1)
-        MIDGE_TILES(1, 1)
+        MIDGE_TILES(8, 8, 1)
+        MIDGE_TILES(4, 8, 1)
+        MIDGE_TILES(2, 8, 1)
+        MIDGE_TILES(1, 8, 1)
     }
     while (walk.left != 0) {
         midge_take(patch, &walk, &pixels, 1);

@@ -51,7 +51,8 @@ static int has_all(uint32_t word, uint32_t bits) {
 
 uint32_t midge_x86_levels(void) {
     const uint32_t fma = 1u << 12, osxsave = 1u << 27, avx = 1u << 28;
-    const uint32_t avx2 = 1u << 5, avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
+    const uint32_t avx2 = 1u << 5, avx512f = 1u << 16;
+    const uint32_t avx512 = avx512f | 1u << 17 | 1u << 30 | 1u << 31;
     const uint32_t ymm = 6u, zmm = 0xE6u;
     uint32_t levels = 1u << MIDGE_X86_PORTABLE;
     if (!has_all(cpuid(1, 0).c, fma | osxsave | avx))
@@ -64,7 +65,10 @@ uint32_t midge_x86_levels(void) {
     /* The largest subleaf of leaf 7 stands in a. */
     if (features.a >= 1 && has_all(cpuid(7, 1).a, 1u << 4))
         levels |= 1u << MIDGE_X86_AVXVNNI;
-    if (has_all(saved, zmm) && has_all(features.b, avx512) && has_all(features.c, 1u << 11))
+    if (!has_all(saved, zmm) || !has_all(features.b, avx512f))
+        return levels;
+    levels |= 1u << MIDGE_X86_AVX512F;
+    if (has_all(features.b, avx512) && has_all(features.c, 1u << 11))
         levels |= 1u << MIDGE_X86_AVX512VNNI;
     return levels;
 }

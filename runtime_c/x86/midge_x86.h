@@ -1,8 +1,9 @@
 /* midge_x86.h - levels of x86-64 instruction sets, and the kernels that use them.
  *
- * A kernel NAME_avx2, NAME_avxvnni or NAME_avx512vnni reads the same records and constants as the
- * portable NAME and makes the same bits; those of float32 sums stay within the bounds of the
- * portable ones (docs/numerics.md), as they add in another order.
+ * A kernel NAME_avx2, NAME_avxvnni, NAME_avx512f or NAME_avx512vnni reads the same records and
+ * constants as the portable NAME and makes the same bits; those of float32 sums stay within the
+ * bounds of the portable ones (docs/numerics.md), as they add in another order. That order is the
+ * same for AVX2 and AVX512F.
  */
 #ifndef MIDGE_X86_H
 #define MIDGE_X86_H
@@ -23,7 +24,8 @@ enum {
     MIDGE_X86_PORTABLE = 0,
     MIDGE_X86_AVX2 = 1,       /* and FMA */
     MIDGE_X86_AVXVNNI = 2,    /* and those of AVX2 */
-    MIDGE_X86_AVX512VNNI = 3, /* and F, BW, DQ, VL, and those of AVX2 */
+    MIDGE_X86_AVX512F = 3,    /* and those of AVX2 */
+    MIDGE_X86_AVX512VNNI = 4, /* and BW, DQ, VL, and those of AVX512F */
 };
 
 #ifdef __cplusplus
@@ -46,8 +48,11 @@ void midge_conv2d_c4n16_s8_avx512vnni(const midge_strip *strip, const midge_op *
 void midge_conv2d_c4n16_s8_avxvnni(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_dynamic_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_f32_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_f32_s8_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_depthwise_conv2d_f32_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avx512vnni(const midge_strip *strip, const midge_op *op);
 void midge_depthwise_conv2d_s8_avxvnni(const midge_strip *strip, const midge_op *op);
@@ -58,7 +63,9 @@ void midge_fully_connected_c4n16_s8_avx512vnni(const midge_strip *strip, const m
 void midge_fully_connected_c4n16_s8_avxvnni(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_dynamic_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_f32_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
+void midge_fully_connected_f32_s8_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_mul_s8_avx2(const midge_strip *strip, const midge_op *op);

@@ -28,6 +28,7 @@ FILL = {"end": 0xA5, "start": 0x5A}  # of what lies beside a buffer in its pages
 LEVELS = {
     "avx2": {"avx2", "fma"},
     "avxvnni": {"avx2", "fma", "avx_vnni"},
+    "avx512f": {"avx2", "fma", "avx512f"},
     "avx512vnni": {"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},
 }
 

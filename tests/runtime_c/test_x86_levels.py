@@ -7,7 +7,7 @@ import pytest
 from midge.core.native import cpu_features
 
 X86 = platform.machine().lower() in ("x86_64", "amd64")
-ORDER = ("avx2", "avxvnni", "avx512vnni")
+ORDER = ("avx2", "avxvnni", "avx512f", "avx512vnni")
 
 
 def test_the_portable_level_is_always_there(kernel_calls):

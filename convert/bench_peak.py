@@ -40,6 +40,7 @@ class Loop:
     feature: str
 
 
+AVX2_INT8 = "vpmaddwd %%ymm14, %%ymm15, %%ymm12", "vpaddd %%ymm12, %%ymm{a}, %%ymm{a}"
 LOOPS = (
     Loop(
         "portable",
@@ -55,16 +56,12 @@ LOOPS = (
         ("movaps %%xmm14, %%xmm12", "mulps %%xmm15, %%xmm12", "addps %%xmm12, %%xmm{a}"),
         "sse2",
     ),
-    Loop(
-        "avx2",
-        INT8,
-        16,
-        ("vpmaddwd %%ymm14, %%ymm15, %%ymm12", "vpaddd %%ymm12, %%ymm{a}, %%ymm{a}"),
-        "avx2",
-    ),
+    Loop("avx2", INT8, 16, AVX2_INT8, "avx2"),
     Loop("avx2", FLOAT32, 8, ("vfmadd231ps %%ymm14, %%ymm15, %%ymm{a}",), "fma"),
     Loop("avxvnni", INT8, 32, ("%{{vex%}} vpdpbusd %%ymm14, %%ymm15, %%ymm{a}",), "avx_vnni"),
     Loop("avxvnni", FLOAT32, 8, ("vfmadd231ps %%ymm14, %%ymm15, %%ymm{a}",), "avx_vnni"),
+    Loop("avx512f", INT8, 16, AVX2_INT8, "avx512f"),
+    Loop("avx512f", FLOAT32, 16, ("vfmadd231ps %%zmm14, %%zmm15, %%zmm{a}",), "avx512f"),
     Loop("avx512vnni", INT8, 64, ("vpdpbusd %%zmm14, %%zmm15, %%zmm{a}",), "avx512_vnni"),
     Loop("avx512vnni", FLOAT32, 16, ("vfmadd231ps %%zmm14, %%zmm15, %%zmm{a}",), "avx512_vnni"),
 )

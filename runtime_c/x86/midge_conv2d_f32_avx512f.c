@@ -1,4 +1,4 @@
-/* midge_conv2d_f32_avx512f.c - float32 convolution: 32 channels of 12 pixels at once. */
+/* midge_conv2d_f32_avx512f.c - float32 convolution: 32 channels of 10 pixels at once. */
 #include "midge_x86.h"
 
 #if MIDGE_X86

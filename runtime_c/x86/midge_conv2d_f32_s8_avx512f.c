@@ -1,4 +1,4 @@
-/* midge_conv2d_f32_s8_avx512f.c - float32 convolution with int8 weights: 32 channels of 12 pixels
+/* midge_conv2d_f32_s8_avx512f.c - float32 convolution with int8 weights: 32 channels of 10 pixels
  * at once. */
 #include "midge_x86.h"
 

@@ -37,6 +37,10 @@ MIDGE_INLINE midge_floats midge_plus(midge_floats a, midge_floats b) {
     return _mm512_add_ps(a, b);
 }
 
+MIDGE_INLINE midge_floats midge_quotient(midge_floats a, midge_floats b) {
+    return _mm512_div_ps(a, b);
+}
+
 /* a * b + c, rounded once. */
 MIDGE_INLINE midge_floats midge_fma(midge_floats a, midge_floats b, midge_floats c) {
     return _mm512_fmadd_ps(a, b, c);
@@ -96,6 +100,10 @@ MIDGE_INLINE midge_floats midge_same(float value) {
 
 MIDGE_INLINE midge_floats midge_plus(midge_floats a, midge_floats b) {
     return _mm256_add_ps(a, b);
+}
+
+MIDGE_INLINE midge_floats midge_quotient(midge_floats a, midge_floats b) {
+    return _mm256_div_ps(a, b);
 }
 
 MIDGE_INLINE midge_floats midge_fma(midge_floats a, midge_floats b, midge_floats c) {

@@ -1,4 +1,4 @@
-/* midge_fully_connected_f32_avx512f.c - float32 matrix product: 32 channels of 12 pixels at once.
+/* midge_fully_connected_f32_avx512f.c - float32 matrix product: 32 channels of 10 pixels at once.
  * */
 #include "midge_x86.h"
 

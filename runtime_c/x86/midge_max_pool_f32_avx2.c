@@ -3,6 +3,7 @@
 
 #if MIDGE_X86
 
+#define MIDGE_FLOATS 8
 #include "midge_pool_f32.h"
 
 static void make_pixel(const midge_image *image, const void *layer, const midge_pixel *at) {

@@ -1,15 +1,11 @@
-/* midge_pool_f32.h - largest or mean elements of windows for AVX2, 32 channels at once. Private.
+/* midge_pool_f32.h - largest or mean elements of windows, 4 vectors of channels at once. Private.
  *
- * Included before any function, and after midge_x86.h; the file ends with MIDGE_TARGET_END.
+ * Included as midge_floats.h is.
  */
 #ifndef MIDGE_POOL_F32_H
 #define MIDGE_POOL_F32_H
 
-#include "midge_panel_f32.h"
-#include "midge_target.h"
-
-MIDGE_TARGET_BEGIN("avx2,fma")
-#include MIDGE_INTRINSICS
+#include "midge_floats.h"
 
 typedef struct midge_pool_f32 {
     const midge_real *x;
@@ -21,14 +17,15 @@ typedef struct midge_pool_f32 {
 typedef struct midge_window_f32 {
     const midge_real *x; /* first tap inside the input */
     size_t rows, columns, x_row, x_pixel;
-    __m256 start, divisor;
-    __m256i mask; /* of the last channels */
+    midge_floats start, divisor;
+    midge_mask mask; /* of the last channels */
 } midge_window_f32;
 
-/* vectors * 8 channels from c on, or those of the mask. vectors, all and max are constants. */
+/* `vectors` vectors of channels from c on, or those of the mask. vectors, all and max are
+ * constants. */
 MIDGE_INLINE void midge_pool_lanes(const midge_window_f32 *w, midge_real *y, size_t c,
                                    size_t vectors, int all, int max) {
-    __m256 sum[4];
+    midge_floats sum[4];
     MIDGE_UNROLL
     for (size_t v = 0; v < vectors; ++v)
         sum[v] = w->start;
@@ -37,20 +34,21 @@ MIDGE_INLINE void midge_pool_lanes(const midge_window_f32 *w, midge_real *y, siz
         for (size_t kx = 0; kx < w->columns; ++kx, from += w->x_pixel) {
             MIDGE_UNROLL
             for (size_t v = 0; v < vectors; ++v) {
-                const float *at = (const float *)(from + 8 * v);
-                const __m256 value = all ? _mm256_loadu_ps(at) : _mm256_maskload_ps(at, w->mask);
-                sum[v] = max ? _mm256_max_ps(value, sum[v]) : _mm256_add_ps(sum[v], value);
+                const midge_real *at = from + MIDGE_FLOATS * v;
+                const midge_floats value =
+                    all ? midge_load(at, MIDGE_FLOATS) : midge_load_some(at, w->mask);
+                sum[v] = max ? midge_larger(value, sum[v]) : midge_plus(sum[v], value);
             }
         }
     }
     MIDGE_UNROLL
     for (size_t v = 0; v < vectors; ++v) {
-        float *to = (float *)(y + c + 8 * v);
-        sum[v] = max ? sum[v] : _mm256_div_ps(sum[v], w->divisor);
+        midge_real *to = y + c + MIDGE_FLOATS * v;
+        sum[v] = max ? sum[v] : midge_quotient(sum[v], w->divisor);
         if (all)
-            _mm256_storeu_ps(to, sum[v]);
+            midge_store(to, sum[v], MIDGE_FLOATS);
         else
-            _mm256_maskstore_ps(to, w->mask, sum[v]);
+            midge_store_some(to, sum[v], w->mask);
     }
 }
 
@@ -62,7 +60,6 @@ MIDGE_INLINE void midge_pool_pixel(const midge_image *image, const midge_pool_f3
     const int32_t size = image->kernel_height * image->kernel_width;
     const int32_t n = p->counts ? rows * columns : size;
     const size_t channels = image->channels;
-    const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     midge_window_f32 w;
     w.x = p->x + at->x;
     w.rows = (size_t)rows;
@@ -74,13 +71,13 @@ MIDGE_INLINE void midge_pool_pixel(const midge_image *image, const midge_pool_f3
         const int32_t column = at->columns.start + at->columns.first * image->dilation_x;
         w.x += (size_t)(row * image->x_width + column) * channels;
     }
-    w.start = _mm256_set1_ps(max ? midge_float(0xFF800000u) : 0.0f); /* minus infinity */
-    w.divisor = _mm256_set1_ps((float)(n > 0 ? n : 1));
-    w.mask = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)(channels % 8)), numbers);
+    w.start = midge_same(max ? midge_float(0xFF800000u) : 0.0f); /* minus infinity */
+    w.divisor = midge_same((float)(n > 0 ? n : 1));
+    w.mask = midge_first(channels % MIDGE_FLOATS);
     size_t c = 0;
-    for (; c + 32 <= channels; c += 32)
+    for (; c + 4 * MIDGE_FLOATS <= channels; c += 4 * MIDGE_FLOATS)
         midge_pool_lanes(&w, p->y + at->y, c, 4, 1, max);
-    for (; c + 8 <= channels; c += 8)
+    for (; c + MIDGE_FLOATS <= channels; c += MIDGE_FLOATS)
         midge_pool_lanes(&w, p->y + at->y, c, 1, 1, max);
     if (c < channels)
         midge_pool_lanes(&w, p->y + at->y, c, 1, 0, max);

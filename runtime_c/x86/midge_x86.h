@@ -40,6 +40,7 @@ void midge_add_exact_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_add_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_add_wide_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_average_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_average_pool_f32_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_binary_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_clip_f32_avx2(const midge_strip *strip, const midge_op *op);
@@ -67,6 +68,7 @@ void midge_fully_connected_f32_avx512f(const midge_strip *strip, const midge_op 
 void midge_fully_connected_f32_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_fully_connected_f32_s8_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_max_pool_f32_avx512f(const midge_strip *strip, const midge_op *op);
 void midge_max_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_mul_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_quantize_f32_s8_avx2(const midge_strip *strip, const midge_op *op);

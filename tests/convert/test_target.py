@@ -26,10 +26,17 @@ def test_a_level_uses_the_best_kernel_that_its_processors_have(monkeypatch):
         "portable": "k",
         "avx2": "k_avx2",
         "avxvnni": "k_avxvnni",
+        "avx512f": "k_avx2",
         "avx512vnni": "k_avx2",
     }
-    assert [X86_64.kernel("j", level) for level in X86_64.levels] == ["j"] + ["j_avx2"] * 3
+    assert [X86_64.kernel("j", level) for level in X86_64.levels] == ["j"] + ["j_avx2"] * 4
     assert {X86_64.kernel("i", level) for level in X86_64.levels} == {"i"}
+
+
+def test_floats_are_computed_in_512_bits_with_and_without_vnni():
+    chosen = [X86_64.kernel("midge_conv2d_f32", level) for level in X86_64.levels]
+    ends = [name.removeprefix("midge_conv2d_f32") for name in chosen]
+    assert ends == ["", "_avx2", "_avx2", "_avx512f", "_avx512f"]
 
 
 def test_panels_hold_neighbours_in_depth_side_by_side_and_nothing_for_missing_channels():

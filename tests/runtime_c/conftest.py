@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from midge.convert.plan import (
     Transpose,
 )
 from midge.convert.target import runtime_folder
+from midge.core.native import cpu_features
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
@@ -287,6 +289,22 @@ def kernel_call():
 def kernel_calls(kernel_call):
     """A KernelCall of the runtime."""
     calls = kernel_call.KernelCall(runtime_folder())
+    yield calls
+    calls.close()
+
+
+@pytest.fixture(scope="session")
+def emulated_calls(kernel_call, kernel_calls):
+    """A KernelCall of levels that this processor lacks, by SIMDe on AVX2, or None."""
+    header = Path(__file__).with_name("emulated_avx512.h")
+    folders = Path("/usr/include"), Path("/usr/local/include")
+    able = any((folder / "simde/x86/avx512.h").exists() for folder in folders)
+    if not (able and shutil.which("gcc") and kernel_call.LEVELS["avx2"] <= cpu_features()):
+        yield None
+        return
+    flags = "-std=c99", "-O1", "-ffp-contract=off", "-mavx2", "-mfma"
+    flags += (f'-DMIDGE_INTRINSICS="{header}"',)
+    calls = kernel_call.KernelCall(kernel_calls.runtime, flags, pretend=True)
     yield calls
     calls.close()
 

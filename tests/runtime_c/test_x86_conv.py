@@ -2,9 +2,7 @@
 
 import itertools
 import platform
-import shutil
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,14 +15,6 @@ pytestmark = pytest.mark.skipif(
 SEED = 41
 CONV, PRODUCT = "midge_conv2d_c4n16_s8", "midge_fully_connected_c4n16_s8"
 LEVELS = ("avx2", "avxvnni", "avx512vnni")
-EMULATED = (  # compiles AVX512-VNNI and AVX-VNNI for a processor with AVX2
-    "-std=c99",
-    "-O1",
-    "-ffp-contract=off",
-    "-mavx2",
-    "-mfma",
-    f'-DMIDGE_INTRINSICS="{Path(__file__).with_name("emulated_avx512.h")}"',
-)
 WHOLE = (3, -7, -128, 127)  # zero points of x and y, low, high
 OVER_READ = 64  # bytes after the last weights that a kernel may read, as the emitter leaves them
 
@@ -62,21 +52,14 @@ def four_codes(*values):
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def level(request, kernel_calls):
+def level(request, kernel_calls, emulated_calls):
     """(name of a level, calls that can run it): this processor's own, or emulated."""
     name = request.param
     if f"{CONV}_{name}" in kernel_calls.levels(CONV):
-        yield name, kernel_calls
-        return
-    if not any(
-        Path(d, "simde/x86/avx512.h").exists() for d in ("/usr/include", "/usr/local/include")
-    ):
-        pytest.skip(f"this processor has no {name}, and SIMDe (libsimde-dev) is not installed")
-    if shutil.which("gcc") is None or f"{CONV}_avx2" not in kernel_calls.levels(CONV):
-        pytest.skip(f"this processor has no {name}, and no AVX2 and gcc to emulate it")
-    calls = type(kernel_calls)(kernel_calls.runtime, flags=EMULATED, pretend=True)
-    yield name, calls
-    calls.close()
+        return name, kernel_calls
+    if name == "avx2" or emulated_calls is None:
+        pytest.skip(f"this processor has no {name}, and AVX2, gcc and SIMDe to emulate it")
+    return name, emulated_calls
 
 
 def constants(rng, weight, bias, m):

@@ -1,4 +1,4 @@
-"""The float kernels for AVX2 stay within their bounds and inside their buffers."""
+"""The float layers for AVX2 and AVX512F stay within their bounds and inside their buffers."""
 
 import platform
 from dataclasses import dataclass, replace
@@ -54,12 +54,45 @@ class Layer:
         return self.images, height, width, self.channels[1]
 
 
-@pytest.fixture(scope="module")
-def level(kernel_calls):
-    """(suffix of the kernels, what calls them)."""
-    if "midge_conv2d_f32_avx2" not in kernel_calls.levels("midge_conv2d_f32"):
-        pytest.skip("this processor has no AVX2 and FMA")
-    return "_avx2", kernel_calls
+@dataclass(frozen=True)
+class Level:
+    """An instruction set.
+
+    Args:
+        name: as kernels end.
+        calls: what can run its kernels: this processor, or an emulation.
+        own: what this processor can run.
+    """
+
+    name: str
+    calls: object
+    own: object
+
+    def run(self, how, base, *arguments):
+        """Y as the kernel for `base` leaves it: `how` calls it.
+
+        Every sum is made in the same order on every level, so it must have the bits of AVX2.
+        """
+        y = how(self.calls, f"{base}_{self.name}", *arguments)
+        if self.name != "avx2":
+            want = how(self.own, f"{base}_avx2", *arguments)
+            np.testing.assert_array_equal(y.view(np.uint32), want.view(np.uint32))
+        return y
+
+    def forms(self, base):
+        """(what can call it, kernel) of the portable form and of this level's."""
+        return (self.own, base), (self.calls, f"{base}_{self.name}")
+
+
+@pytest.fixture(scope="module", params=["avx2", "avx512f"])
+def level(request, kernel_calls, emulated_calls):
+    """A Level: this processor's own, or emulated."""
+    name, base = request.param, "midge_conv2d_f32"
+    if f"{base}_{name}" in kernel_calls.levels(base):
+        return Level(name, kernel_calls, kernel_calls)
+    if name == "avx2" or emulated_calls is None:
+        pytest.skip(f"this processor has no {name}, and AVX2, gcc and SIMDe to emulate it")
+    return Level(name, emulated_calls, kernel_calls)
 
 
 def parameters(layer, rng):
@@ -138,10 +171,9 @@ def assert_same_kind(got, want):
 
 
 def assert_convolves(level, layer, rng):
-    suffix, calls = level
     p = parameters(layer, rng)
     x = rng.normal(0, 1, layer.x_shape).astype(f32)
-    y = convolve(calls, layer.base + suffix, layer, p, x)
+    y = level.run(convolve, layer.base, layer, p, x)
     assert_within_bound(p, x, y)
     return p, x, y
 
@@ -174,7 +206,6 @@ def test_depthwise_of_every_number_of_channels(level, C, kernel):
 @pytest.mark.parametrize("coded", [False, True])
 @pytest.mark.parametrize("pixels", [*range(1, 18), 25])
 def test_products_of_every_number_of_pixels(level, pixels, coded):
-    suffix, calls = level
     rng = np.random.default_rng([SEED, pixels])
     for depth, out in ((pixels, 29), (33, pixels), (8, 112)):
         weight, scale = rng.normal(0, 1, (out, depth)).astype(f32), None
@@ -184,7 +215,7 @@ def test_products_of_every_number_of_pixels(level, pixels, coded):
         bias = rng.normal(0, 1, out).astype(f32)
         p = FullyConnectedF32(weight, bias, scale, Limits(-3, 4))
         x = rng.normal(0, 1, (2, pixels, depth)).astype(f32)
-        y = multiply(calls, f"midge_fully_connected_f32{'_s8' * coded}{suffix}", p, x)
+        y = level.run(multiply, f"midge_fully_connected_f32{'_s8' * coded}", p, x)
         assert_within_bound(p, x.reshape(-1, depth), y.reshape(-1, out))
 
 
@@ -221,9 +252,8 @@ STRIPS = [
 
 @pytest.mark.parametrize("layer", STRIPS)
 def test_strips_of_rows_give_the_same_bits_and_touch_nothing_else(level, layer):
-    suffix, calls = level
     rng = np.random.default_rng(SEED)
-    for kernel in (layer.base, layer.base + suffix):
+    for calls, kernel in level.forms(layer.base):
         p = parameters(layer, rng)
         x = rng.normal(0, 1, layer.x_shape).astype(f32)
         whole = convolve(calls, kernel, layer, p, x).reshape(-1, *layer.y_shape[2:])
@@ -235,12 +265,11 @@ def test_strips_of_rows_give_the_same_bits_and_touch_nothing_else(level, layer):
 
 
 def test_strips_of_a_product_give_the_same_bits(level):
-    suffix, calls = level
     rng = np.random.default_rng(SEED)
     weight = rng.normal(0, 1, (125, 21)).astype(f32)
     p = FullyConnectedF32(weight, rng.normal(0, 1, 125).astype(f32))
     x = rng.normal(0, 1, (9, 5, 21)).astype(f32)
-    for kernel in ("midge_fully_connected_f32", f"midge_fully_connected_f32{suffix}"):
+    for calls, kernel in level.forms("midge_fully_connected_f32"):
         whole = multiply(calls, kernel, p, x)
         for first, last in ((0, 1), (1, 4), (2, 9)):
             part = multiply(calls, kernel, p, x, (first, last))
@@ -260,14 +289,13 @@ KINDS = [
 @pytest.mark.parametrize("layer", KINDS)
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 1e30, 1e-45])
 def test_nan_and_infinities_pass_as_in_portable_c(level, layer, special):
-    suffix, calls = level
     rng = np.random.default_rng(SEED)
     p = parameters(layer, rng)
     x = rng.normal(0, 1, layer.x_shape).astype(f32)
     x[0, 1, 2] = special
     x[0, 4, 6, 0] = -special
-    want = convolve(calls, layer.base, layer, p, x)
-    assert_same_kind(convolve(calls, layer.base + suffix, layer, p, x), want)
+    want = convolve(level.own, layer.base, layer, p, x)
+    assert_same_kind(convolve(level.calls, f"{layer.base}_{level.name}", layer, p, x), want)
     if np.isnan(special):
         assert np.isnan(want).any()
 
@@ -294,76 +322,18 @@ def pool(calls, kernel, p, size, x, rows=None):
 @pytest.mark.parametrize("C", [*range(1, 18), 31, 32, 41])
 @pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
 def test_pools_give_the_bits_of_portable_c(level, C, kind, counted, dilation):
-    suffix, calls = level
     rng = np.random.default_rng([SEED, C])
-    kernel = f"midge_{kind}_pool_f32"
+    base = f"midge_{kind}_pool_f32"
     pads = (dilation[0], dilation[1], dilation[0], 0)
     p = Pool2dF32(kind, (3, 2), (2, 1), pads, bool(counted), dilation)
     x = rng.normal(0, 1, (2, 6, 7, C)).astype(f32)
     x[1, 2, :, 0] = SPECIAL
-    want = pool(calls, kernel, p, (3, 7), x)
-    np.testing.assert_array_equal(pool(calls, kernel + suffix, p, (3, 7), x), want)
+    want = pool(level.own, base, p, (3, 7), x)
+    np.testing.assert_array_equal(level.run(pool, base, p, (3, 7), x), want)
     assert_within_bound(p, x[:1], want[:1])
-    part = pool(calls, kernel + suffix, p, (3, 7), x, (2, 5)).reshape(6, 7, C)
+    part = level.run(pool, base, p, (3, 7), x, (2, 5)).reshape(6, 7, C)
     np.testing.assert_array_equal(part[2:5], want.reshape(6, 7, C)[2:5])
     assert (part[[0, 1, 5]] == 77).all()
-
-
-BINARY = {"ADD": 0, "SUB": 1, "MUL": 2, "DIV": 3, "MAX": 4, "MIN": 5, "PRELU": 6}
-
-
-@pytest.mark.parametrize("kind", BINARY)
-@pytest.mark.parametrize("steps", [(1, 1), (1, 0), (0, 1), (2, 1)])
-def test_pairs_give_the_bits_of_portable_c(level, kind, steps):
-    suffix, calls = level
-    rng = np.random.default_rng(SEED)
-    for count in (*range(1, 18), 49):
-        operands = [rng.choice(np.append(SPECIAL, f32([0, 1, -2, 0.3])), 2 * count) for _ in "ab"]
-        buffers = {"MIDGE_OP_X": operands[0], "MIDGE_BINARY_B": operands[1]}
-        buffers["MIDGE_OP_Y"] = np.zeros(2 * count, f32)
-        words = {"MIDGE_BINARY_KIND": BINARY[kind], "MIDGE_BINARY_STEP": steps}
-        shape = (1, 1, 2 if max(steps) == 1 else 1, count)
-        words |= {("MIDGE_BINARY_SHAPE", i): n for i, n in enumerate(shape)}
-        words |= {("MIDGE_BINARY_A_PITCH", 2): count, ("MIDGE_BINARY_B_PITCH", 2): count}
-        got, want = (
-            np.frombuffer(calls(kernel, words, buffers)["MIDGE_OP_Y"], f32)
-            for kernel in (f"midge_binary_f32{suffix}", "midge_binary_f32")
-        )
-        np.testing.assert_array_equal(got, want)
-        np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(want[want == 0]))
-
-
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("base", ["midge_clip_f32", "midge_quantize_f32_s8"])
-def test_maps_of_floats_give_the_bits_of_portable_c(level, base, in_place):
-    suffix, calls = level
-    rng = np.random.default_rng(SEED)
-    for count in (*range(1, 18), 31, 32, 33, 70):
-        x = rng.normal(0, 30, count).astype(f32)
-        x[: count // 2] = np.resize(np.append(SPECIAL, f32([0.5, 1.5, -2.5, 1e9])), count // 2)
-        words = {"MIDGE_MAP_COUNT": count, "MIDGE_MAP_SCALE": f32(0.5)}
-        words |= {"MIDGE_MAP_ZERO_POINT": -7}
-        words |= {"MIDGE_LIMIT_LOW": f32(-3), "MIDGE_LIMIT_HIGH": f32(11)}
-        size = 4 * count if base == "midge_clip_f32" else count
-        buffers = {"MIDGE_OP_X": x} if in_place else {"MIDGE_OP_X": x, "MIDGE_OP_Y": bytes(size)}
-        same = (("MIDGE_OP_Y", "MIDGE_OP_X"),) if in_place else ()
-        y = "MIDGE_OP_X" if in_place else "MIDGE_OP_Y"
-        got, want = (calls(k, words, buffers, same=same)[y] for k in (base + suffix, base))
-        assert got[:size] == want[:size], count
-        assert got[:size] != bytes(size) or count < 2
-
-
-@pytest.mark.parametrize("zero_point", [-128, 5, 127])
-def test_codes_become_the_floats_of_portable_c(level, zero_point):
-    suffix, calls = level
-    for count in (*range(1, 18), 256):
-        x = np.resize(np.arange(-128, 128, dtype=np.int8), count)
-        words = {"MIDGE_MAP_COUNT": count, "MIDGE_MAP_SCALE": f32(0.037)}
-        words |= {"MIDGE_MAP_ZERO_POINT": zero_point}
-        buffers = {"MIDGE_OP_X": x, "MIDGE_OP_Y": bytes(4 * count)}
-        base = "midge_dequantize_s8_f32"
-        got, want = (calls(k, words, buffers)["MIDGE_OP_Y"] for k in (base + suffix, base))
-        assert got == want, count
 
 
 def test_a_depthwise_layer_may_make_several_channels_from_one(level):

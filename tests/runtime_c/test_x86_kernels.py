@@ -1,15 +1,12 @@
 """Every kernel of every instruction set against the portable one, behind guard pages."""
 
 import itertools
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from midge.convert.emit_add import find_form
 from midge.convert.plan import Add
-from midge.core.native import cpu_features
 from midge.quant import arithmetic
 from midge.quant.scheme import QuantParams
 
@@ -37,18 +34,9 @@ class Forms:
 
 
 @pytest.fixture(scope="module")
-def calls(kernel_calls, kernel_call):
-    """Forms of this processor, of more levels where SIMDe can emulate them with AVX2."""
-    header = Path(__file__).with_name("emulated_avx512.h")
-    flags = ("-std=c99", "-O1", "-ffp-contract=off", "-mavx2", "-mfma")
-    flags += (f'-DMIDGE_INTRINSICS="{header}"',)
-    folders = (Path("/usr/include"), Path("/usr/local/include"))
-    able = any((d / "simde/x86/avx512.h").exists() for d in folders) and shutil.which("gcc")
-    able = able and header.exists() and kernel_call.LEVELS["avx2"] <= cpu_features()
-    emulated = type(kernel_calls)(kernel_calls.runtime, flags, pretend=True) if able else None
-    yield Forms(kernel_calls, emulated)
-    if emulated:
-        emulated.close()
+def calls(kernel_calls, emulated_calls):
+    """Forms of this processor, and of more levels where they can be emulated."""
+    return Forms(kernel_calls, emulated_calls)
 
 
 def compare(calls, base, words, buffers, data=b"", **options):

@@ -1,0 +1,21 @@
+/* midge_average_pool_f32_avx512f.c - mean of each window. */
+#include "midge_x86.h"
+
+#if MIDGE_X86
+
+#define MIDGE_FLOATS 16
+#include "midge_pool_f32.h"
+
+static void make_pixel(const midge_image *image, const void *layer, const midge_pixel *at) {
+    midge_pool_pixel(image, (const midge_pool_f32 *)layer, at, 0);
+}
+
+void midge_average_pool_f32_avx512f(const midge_strip *strip, const midge_op *op) {
+    midge_pool_strip(strip, op, make_pixel);
+}
+
+MIDGE_TARGET_END
+
+#else
+typedef int midge_nothing;
+#endif

@@ -42,8 +42,8 @@ HOST = "host"
 TARGETS = {
     HOST: "C99, built, tested and measured on this machine",
     C99.name: "the same C99, only written: no compiler is needed",
-    X86_64.name: "kernels for AVX2, AVX-VNNI and AVX512-VNNI, chosen at run time, and C99 for the "
-    "rest; built, tested and measured where this machine is an x86-64",
+    X86_64.name: "kernels for AVX2, AVX-VNNI, AVX512F and AVX512-VNNI, chosen at run time, and C99 "
+    "for the rest; built, tested and measured where this machine is an x86-64",
 }
 SELF_TEST_TIMEOUT_S = 600
 UNTESTED = "nothing was built or measured here; run `make test` in the folder."

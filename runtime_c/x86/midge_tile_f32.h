@@ -259,14 +259,19 @@ MIDGE_INLINE void midge_patch_channels(const midge_layer_f32 *p, const midge_tap
     }
 }
 
-/* Every channel of a matrix product. Not inlined: GCC would keep what `p` holds in registers, and
- * then runs out of them. */
-MIDGE_OUTLINE void midge_real_product(const midge_layer_f32 *p, const midge_taps *t,
+/* Every channel of a matrix product. In 512 bits it is not inlined: GCC would keep what `p` holds
+ * in registers, and then runs out of them inside the loops. */
+#if MIDGE_FLOATS == 16
+#define MIDGE_PRODUCT MIDGE_OUTLINE
+#else
+#define MIDGE_PRODUCT MIDGE_INLINE
+#endif
+MIDGE_PRODUCT void midge_real_product(const midge_layer_f32 *p, const midge_taps *t,
                                       const midge_patch *patch, size_t channels) {
     midge_patch_channels(p, t, patch, 0, channels, 0);
 }
 
-MIDGE_OUTLINE void midge_code_product(const midge_layer_f32 *p, const midge_taps *t,
+MIDGE_PRODUCT void midge_code_product(const midge_layer_f32 *p, const midge_taps *t,
                                       const midge_patch *patch, size_t channels) {
     midge_patch_channels(p, t, patch, 0, channels, 1);
 }

@@ -64,7 +64,8 @@ class Case:
     @property
     def empty_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of inputs without elements, which users state."""
-        return {n: x.shape for n, x in self.inputs.items() if self.plain and 0 in x.shape}
+        arrays = {n: x for n, x in self.inputs.items() if isinstance(x, np.ndarray)}
+        return {n: x.shape for n, x in arrays.items() if 0 in x.shape}
 
     def bound(self) -> onnx.ModelProto:
         """Return the model with its constants as initializers."""

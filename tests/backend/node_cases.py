@@ -122,7 +122,7 @@ def _case(case: Any, models: dict[str, onnx.ModelProto]) -> Case:
     return Case(
         name=case.name,
         model=case.model,
-        inputs={n: given[n] for n in data},
+        inputs={n: _array(given[n]) for n in data},
         constants={n: _tensor(x) for n, x in given.items() if n not in data},
         outputs=[_expected(y) for y in outputs],
         rtol=case.rtol,
@@ -143,6 +143,12 @@ def _parameters(graph: onnx.GraphProto) -> Iterator[str]:
         for index in PARAMETERS.get(node.op_type, ()):
             if index < len(node.input):
                 yield node.input[index]
+
+
+def _array(x: Any) -> Any:
+    """Return a tensor of float32 as an array; onnx gives some as messages."""
+    real = isinstance(x, TensorProto) and x.data_type == TensorProto.FLOAT
+    return numpy_helper.to_array(x) if real else x
 
 
 def _tensor(value: Any) -> Any:

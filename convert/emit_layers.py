@@ -6,7 +6,7 @@ from typing import Any
 import numpy.typing as npt
 
 from midge.convert import pack
-from midge.convert.emit_step import Record, Step, Words, image_rows, record
+from midge.convert.emit_step import Record, Step, Words, image_rows, record, word
 from midge.convert.plan import Conv2d, FullyConnected, Requantization
 from midge.convert.target import PANEL, padded_depth
 
@@ -58,7 +58,8 @@ def as_convolution(step: Step, p: FullyConnected, pixels: int) -> tuple[Step, Co
 def packed_conv2d(step: Step, p: Conv2d) -> Record:
     """Return the record of an ungrouped convolution by panels of weights."""
     words = conv2d_words(step, p, *pack.conv2d_panels(p))
-    words["MIDGE_CONV_BLOCK"] = step.scratch[1] // (2 * padded_depth(p))
+    block = step.scratch[1] // (2 * padded_depth(p))
+    words["MIDGE_CONV_BLOCK"] = step.pair("block", block, p.weight_zero_point & 0xFFFF)
     return record(step, "midge_conv2d_c4n16_s8", words, image_rows(step.y))
 
 
@@ -74,6 +75,7 @@ def packed_product(step: Step, p: FullyConnected, pixels: int) -> Record:
         "MIDGE_FC_DEPTH": depth,
         "MIDGE_FC_CHANNELS": channels,
         "MIDGE_FC_CODES": codes_word(p.x_zero_point, p.requantization),
+        "MIDGE_FC_W_ZERO_POINT": word(p.weight_zero_point),
     }
     rows = -(-channels // PANEL)
     return record(step, "midge_fully_connected_c4n16_s8", words, rows)

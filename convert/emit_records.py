@@ -98,25 +98,23 @@ def _conv2d(step: Step) -> list[Record]:
     assert isinstance(p, Conv2d)
     check_multipliers(step, p.requantization.m)
     _, kh, kw, _ = p.weight.shape
-    if p.weight_zero_point:
-        return [_asymmetric(step, p)]
     if is_packed(step.target, p):
         return [packed_conv2d(step, p)]
     one_by_one = (kh, kw, *p.stride, p.groups) == (1, 1, 1, 1, 1) and not any(p.pads)
-    if one_by_one:
+    if one_by_one and not p.weight_zero_point:
         return [_matrix_product(step, p, image_rows(step.y), step.y.shape[2])]
+    return [_unpacked(step, p)]
+
+
+def _unpacked(step: Step, p: Conv2d) -> Record:
+    """Return the record of a convolution with any groups, whose weights may have a zero-point."""
     depthwise = p.groups == step.x[0].shape[3]
-    packed = pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)
-    words = conv2d_words(step, p, *packed)
-    kernel = f"midge_{'depthwise_' * depthwise}conv2d_s8"
-    return [record(step, kernel, words, image_rows(step.y))]
-
-
-def _asymmetric(step: Step, p: Conv2d) -> Record:
-    """Return the record of a convolution by weights with a zero-point, grouped in any way."""
-    words = conv2d_words(step, p, *pack.conv2d(p))
+    words = conv2d_words(step, p, *(pack.depthwise_conv2d(p) if depthwise else pack.conv2d(p)))
     words["MIDGE_CONV_W_ZERO_POINT"] = word(p.weight_zero_point)
-    return record(step, "midge_conv2d_asymmetric_s8", words, image_rows(step.y))
+    kernel = f"midge_{'depthwise_' * depthwise}conv2d_s8"
+    if p.weight_zero_point:
+        kernel = "midge_conv2d_asymmetric_s8"
+    return record(step, kernel, words, image_rows(step.y))
 
 
 def _matrix_product(step: Step, p: FullyConnected | Conv2d, rows: int, pixels: int) -> Record:
@@ -141,7 +139,7 @@ def _fully_connected(step: Step) -> list[Record]:
         return [packed_product(step, p, rows)]
     if not p.weight_zero_point:
         return [_matrix_product(step, p, 1, rows)]
-    return [_asymmetric(*as_convolution(step, p, rows))]
+    return [_unpacked(*as_convolution(step, p, rows))]
 
 
 def _constant(step: Step) -> list[Record]:

@@ -78,17 +78,18 @@ def fully_connected(params: FullyConnected | Conv2d) -> tuple[Array, Array, Arra
 def conv2d_panels(params: Conv2d) -> tuple[Array, Array, Array]:
     """Return (bias [O], multipliers [O], weights [bytes]) of midge_conv2d_c4n16_s8."""
     bias, m, weight = conv2d(params)
-    return _folded(bias, weight, params.x_zero_point + 128), m, panels(weight)
+    return _folded(bias, params, params.x_zero_point + 128), m, panels(weight)
 
 
 def fully_connected_panels(params: FullyConnected) -> tuple[Array, Array, Array]:
     """Return (bias [O], multipliers [O], weights [bytes]) of midge_fully_connected_c4n16_s8."""
     bias, m, weight = fully_connected(params)
-    return _folded(bias, weight, params.x_zero_point), m, panels(weight)
+    return _folded(bias, params, params.x_zero_point), m, panels(weight)
 
 
-def _folded(bias: Array, weight: Array, offset: int) -> Array:
+def _folded(bias: Array, params: Conv2d | FullyConnected, offset: int) -> Array:
     """Return the bias less `offset` times each channel's sum of weights; it may wrap."""
+    weight = params.centred
     sums = weight.reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
     folded: Array = bias.astype(np.int64) - offset * sums
     return folded.astype(np.int32)

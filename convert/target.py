@@ -86,8 +86,7 @@ def is_packed(target: Target, params: Conv2d | FullyConnected) -> bool:
     """Tell whether the weights of a layer lie in panels."""
     depth = int(np.prod(params.weight.shape[1:], dtype=np.int64))
     groups = params.groups if isinstance(params, Conv2d) else 1
-    plain = groups == 1 and params.weight_zero_point == 0 and depth < LARGEST_DEPTH
-    return target.packed and plain and int(params.weight.min(initial=0)) > -128
+    return target.packed and groups == 1 and depth < LARGEST_DEPTH
 
 
 def block_pixels(depth: int, pixels: int, most: int | None) -> int:

@@ -66,8 +66,8 @@ enum {
 
 /* midge_conv2d_s8 and midge_depthwise_conv2d_s8. X [N, H, W, C], Y [N, H, W, O], N * H rows.
  * Data: int32 bias [O], float32 multipliers [O], int8 weights [O, kh, kw, C / groups] (depthwise:
- * [kh, kw, O]). midge_conv2d_asymmetric_s8: the same, and subtracts a zero point from each weight.
- */
+ * [kh, kw, O]). midge_conv2d_asymmetric_s8: the same, depthwise where groups == C, and subtracts
+ * w_zero_point from each weight. */
 enum {
     MIDGE_CONV_X_SIZE = 4,   /* pair: height, width */
     MIDGE_CONV_Y_SIZE = 5,   /* pair: height, width */
@@ -94,14 +94,16 @@ enum {
 /* midge_conv2d_c4n16_s8: as midge_conv2d_s8 with one group, and with the weights in panels of 16
  * output channels (the last may have fewer). With K = kh * kw * C rounded up to a multiple of 4, a
  * panel of n channels is int8 [K / 4, n, 4]: 4 neighbours in K of channel 0, of channel 1, ...
- * Data: int32 bias [O] less (x_zero_point + 128) * sum(w), float32 multipliers [O], int8 panels; so
- * y = requantize(sum((x + 128) * w) + bias), where padding holds x_zero_point.
+ * Data, with v = w - w_zero_point: int32 bias [O] less (x_zero_point + 128) * sum(v), float32
+ * multipliers [O], int8 panels of w; so y = requantize(sum((x + 128) * v) + bias), where padding
+ * holds x_zero_point.
  * Scratch: the windows of BLOCK pixels, 2 * BLOCK * K bytes.
- * midge_fully_connected_c4n16_s8: the same panels with K = depth; bias less x_zero_point * sum(w),
- * so y = requantize(sum(x * w) + bias). Rows are panels of 16 channels, X is one vector.
+ * midge_fully_connected_c4n16_s8: the same panels with K = depth; bias less x_zero_point * sum(v),
+ * so y = requantize(sum(x * v) + bias). Rows are panels of 16 channels, X is one vector.
  * Codes and channels as above. */
 enum {
-    MIDGE_CONV_BLOCK = 13, /* pixels that are multiplied at once */
+    MIDGE_CONV_BLOCK = 13,      /* pair: pixels multiplied at once, w_zero_point (int16) */
+    MIDGE_FC_W_ZERO_POINT = 13, /* two's complement */
 };
 
 /* midge_max_pool_s8 and midge_average_pool_s8. X [N, H, W, C], Y [N, H, W, C], N * H rows.

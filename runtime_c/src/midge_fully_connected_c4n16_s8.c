@@ -14,11 +14,16 @@ void midge_fully_connected_c4n16_s8(const midge_strip *strip, const midge_op *op
     const midge_requant limits = midge_requant_limits(op->word[MIDGE_FC_CODES]);
     const int8_t *x = midge_codes_at(strip, op, MIDGE_OP_X);
     int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
+    int32_t start = 0; /* less the zero point of the weights times the codes */
+    for (size_t k = 0; k < depth; ++k)
+        start -= x[k] * midge_signed(op->word[MIDGE_FC_W_ZERO_POINT]);
 
     for (size_t c = strip->first * PANEL; c < strip->last * PANEL && c < channels; c += PANEL) {
         const size_t count = channels - c < PANEL ? channels - c : PANEL;
         const int8_t *panel = weight + c * padded;
-        int32_t acc[PANEL] = {0};
+        int32_t acc[PANEL];
+        for (size_t i = 0; i < count; ++i)
+            acc[i] = start;
         for (size_t k = 0; k < depth; ++k)
             for (size_t i = 0; i < count; ++i)
                 acc[i] += x[k] * panel[(k / 4 * count + i) * 4 + k % 4];

@@ -80,4 +80,28 @@ static inline int32_t midge_sum_negative(const int8_t *x, size_t depth) {
     return total;
 }
 
+/* The sum of x. */
+static inline int32_t midge_sum_codes(const int8_t *x, size_t depth) {
+    const __m128i sign = _mm_set1_epi8(-128), zero = _mm_setzero_si128();
+    __m128i sum = zero;
+    size_t k = 0;
+    for (; k + 16 <= depth; k += 16) {
+        const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(x + k));
+        sum = _mm_add_epi64(sum, _mm_sad_epu8(_mm_xor_si128(v, sign), zero));
+    }
+    int32_t total = _mm_cvtsi128_si32(_mm_add_epi64(sum, _mm_srli_si128(sum, 8)));
+    total -= 128 * (int32_t)k;
+    for (; k < depth; ++k)
+        total += x[k];
+    return total;
+}
+
+/* What is added to the sums of every channel: sum(|x|) where x is negative, for weights that are
+ * then turned over, less the zero point of the weights times sum(x). */
+static inline int32_t midge_sum_start(const int8_t *x, size_t depth, uint32_t w_zero_point) {
+    const int32_t negative = midge_sum_negative(x, depth);
+    return w_zero_point ? negative - midge_signed(w_zero_point) * midge_sum_codes(x, depth)
+                        : negative;
+}
+
 #endif

@@ -38,6 +38,23 @@ static inline void midge_widen(int16_t *to, const int8_t *from, size_t count) {
         to[i] = (int16_t)(from[i] + 128);
 }
 
+static inline uint32_t midge_sum(const int16_t *x, size_t count) {
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i all = _mm256_setzero_si256();
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        const __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
+        all = _mm256_add_epi32(all, _mm256_madd_epi16(codes, one));
+    }
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    for (; i < count; i += 4) {
+        const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)(x + i));
+        sum = _mm_add_epi32(sum, _mm_madd_epi16(codes, _mm256_castsi256_si128(one)));
+    }
+    sum = _mm_add_epi32(sum, _mm_srli_si128(sum, 8));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_srli_si128(sum, 4)));
+}
+
 #include "midge_conv_windows.h"
 
 #define GROUP 8 /* channels that are made at once */
@@ -114,7 +131,7 @@ static inline void store(int8_t *y0, int8_t *y1, __m128i codes, size_t count) {
 
 #define START(i)                                                                                   \
     const int16_t *x##i = tile->x[i];                                                              \
-    __m256i a##i = _mm256_setzero_si256(), b##i = a##i;
+    __m256i a##i = _mm256_set1_epi64x((int64_t)tile->start[i]), b##i = a##i;
 
 #define STEP(i)                                                                                    \
     {                                                                                              \

@@ -32,11 +32,27 @@ static inline void midge_widen(uint8_t *to, const int8_t *from, size_t count) {
         to[i] = (uint8_t)from[i] ^ 0x80u;
 }
 
+static inline uint32_t midge_sum(const uint8_t *x, size_t count) {
+    const __m128i none = _mm_setzero_si128();
+    __m128i sum = none;
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+        const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(x + i));
+        sum = _mm_add_epi32(sum, _mm_sad_epu8(codes, none));
+    }
+    for (; i < count; i += 4) {
+        int32_t word;
+        memcpy(&word, x + i, 4);
+        sum = _mm_add_epi32(sum, _mm_sad_epu8(_mm_cvtsi32_si128(word), none));
+    }
+    return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_srli_si128(sum, 8)));
+}
+
 #include "midge_conv_windows.h"
 
 #define MIDGE_START(i)                                                                             \
     const uint8_t *x##i = tile->x[i];                                                              \
-    midge_lanes a##i = midge_same(0), b##i = a##i;
+    midge_lanes a##i = midge_same((int32_t)tile->start[i]), b##i = a##i;
 
 #define MIDGE_STEP_1(i) a##i = midge_dot(a##i, midge_four(x##i + k), wa);
 

@@ -7,6 +7,8 @@
  *     midge_element  the type of a code in scratch, uint8_t or int16_t
  *     midge_widen    static inline void (midge_element *to, const int8_t *from, size_t count):
  *                    to[i] = from[i] + 128, touching nothing else
+ *     midge_sum      static inline uint32_t (const midge_element *x, size_t count):
+ *                    the sum of x, whose count is a multiple of 4
  *
  * and after it midge_make_tile.
  *
@@ -36,6 +38,7 @@ typedef struct midge_windows {
     size_t run, runs, run_step;   /* run_step: from a run to the next */
     size_t row_step, column_step; /* from a pixel's window to that below, to the right */
     int32_t rows, columns;        /* most pixels of a block */
+    int32_t w_zero_point;
 } midge_windows;
 
 /* Pixels of a block, rows x columns of them. */
@@ -48,6 +51,7 @@ typedef struct midge_block {
 typedef struct midge_tile {
     const midge_element *x[MIDGE_TILE]; /* their windows */
     int8_t *y[MIDGE_TILE];              /* channel 0 of their outputs */
+    uint64_t start[MIDGE_TILE];         /* what their sums begin with, an int32 and zeros above */
     int count;
 } midge_tile;
 
@@ -176,6 +180,17 @@ static inline void midge_lay_windows(const midge_conv *p, const midge_windows *w
     }
 }
 
+/* Less the zero point of the weights times the codes of a window: it is added to the sums of
+ * every channel. */
+static inline uint32_t midge_start(const midge_windows *w, const midge_element *x) {
+    uint32_t sum = 0;
+    if (w->w_zero_point == 0)
+        return 0;
+    for (size_t run = 0; run < w->runs; ++run, x += w->run_step)
+        sum += midge_sum(x, w->run);
+    return 0u - (uint32_t)w->w_zero_point * sum;
+}
+
 /* Multiplies a block whose windows are laid. */
 static inline void midge_make_block(const midge_conv *p, const midge_windows *w,
                                     const midge_block *b) {
@@ -191,6 +206,7 @@ static inline void midge_make_block(const midge_conv *p, const midge_windows *w,
             for (int32_t i = 0; i < b->columns; ++i, x += w->column_step, y += p->out) {
                 tile.x[tile.count] = x;
                 tile.y[tile.count] = y;
+                tile.start[tile.count] = midge_start(w, x);
                 if (++tile.count < MIDGE_TILE)
                     continue;
                 midge_make_tile(p, w, &tile, first, last);
@@ -210,10 +226,12 @@ static inline void midge_vector_conv(const midge_strip *strip, const midge_op *o
         row = 0;
         last = 1;
     }
-    const midge_windows w = midge_windows_for(&p, (midge_element *)(void *)midge_scratch(strip, op),
-                                              op->word[MIDGE_CONV_BLOCK]);
+    const uint32_t block = op->word[MIDGE_CONV_BLOCK];
+    midge_windows w = midge_windows_for(&p, (midge_element *)(void *)midge_scratch(strip, op),
+                                        (size_t)midge_low(block));
+    w.w_zero_point = (int16_t)midge_high(block);
     const size_t taps = (size_t)(p.kernel_height * p.kernel_width) * p.channels;
-    if (!w.patch) /* what fills the windows up to a multiple of 4 meets weights that are 0 */
+    if (!w.patch) /* what fills the windows up to a multiple of 4 counts nothing */
         for (size_t i = taps; i < (size_t)(w.rows * w.columns) * w.depth; i += w.depth)
             midge_fill(w.codes + i, 0, w.depth - taps);
     while (row < last) {

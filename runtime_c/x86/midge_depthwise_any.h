@@ -19,8 +19,10 @@ typedef struct pair_sums {
     __m256i a, b;
 } pair_sums;
 
-static inline __m256i wide_codes(const int8_t *x) {
-    return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)x));
+/* 16 codes less their zero point. */
+static inline __m256i centred(const int8_t *x, __m256i zero) {
+    const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)x);
+    return _mm256_sub_epi16(_mm256_cvtepi8_epi16(codes), zero);
 }
 
 /* Adds x * w + next_x * next_w. */
@@ -34,8 +36,10 @@ static inline void add_taps(pair_sums *acc, __m256i x, __m256i next_x, __m256i w
 }
 
 /* Channels c..c + 15 of one pixel. */
-static inline void window_of_group(const midge_conv *p, const window *at, size_t c, int8_t *y) {
+static inline void window_of_group(const midge_conv *p, const window *at, size_t c, int8_t *y,
+                                   int32_t w_zero_point) {
     const __m256i zero = _mm256_set1_epi16((int16_t)p->x_zero_point);
+    const __m256i w_zero = _mm256_set1_epi16((int16_t)w_zero_point);
     const __m256i none = _mm256_setzero_si256();
     const int32_t first = at->columns.first, last = at->columns.last;
     const size_t next = (size_t)p->dilation_x * p->channels;
@@ -47,11 +51,10 @@ static inline void window_of_group(const midge_conv *p, const window *at, size_t
         const int8_t *w = p->weight + (size_t)(ky * p->kernel_width + first) * p->out + c;
         int32_t kx = first;
         for (; kx + 2 <= last; kx += 2, x += 2 * next, w += 2 * p->out)
-            add_taps(&acc, _mm256_sub_epi16(wide_codes(x), zero),
-                     _mm256_sub_epi16(wide_codes(x + next), zero), wide_codes(w),
-                     wide_codes(w + p->out));
+            add_taps(&acc, centred(x, zero), centred(x + next, zero), centred(w, w_zero),
+                     centred(w + p->out, w_zero));
         if (kx < last)
-            add_taps(&acc, _mm256_sub_epi16(wide_codes(x), zero), none, wide_codes(w), none);
+            add_taps(&acc, centred(x, zero), none, centred(w, w_zero), none);
     }
     const __m256i low = _mm256_permute2x128_si256(acc.a, acc.b, 0x20);
     const __m256i high = _mm256_permute2x128_si256(acc.a, acc.b, 0x31);
@@ -60,7 +63,8 @@ static inline void window_of_group(const midge_conv *p, const window *at, size_t
 }
 
 /* Rows of Y of at least 16 channels; of fewer than 16 left over, some are made twice. */
-static void rows_of_any(const midge_conv *p, uint32_t first, uint32_t last) {
+static inline void rows_of_any(const midge_conv *p, uint32_t first, uint32_t last,
+                               int32_t w_zero_point) {
     window at;
     for (uint32_t row = first; row < last; ++row) {
         int8_t *y = midge_row(&p->y, row);
@@ -70,7 +74,7 @@ static void rows_of_any(const midge_conv *p, uint32_t first, uint32_t last) {
             at.columns = midge_conv_columns(p, ox);
             for (size_t c = 0; c < p->out; c += GROUP) {
                 c = c + GROUP <= p->out ? c : p->out - GROUP;
-                window_of_group(p, &at, c, y);
+                window_of_group(p, &at, c, y, w_zero_point);
             }
         }
     }

@@ -11,7 +11,7 @@
 #include "midge_depthwise_narrow.h"
 
 void midge_depthwise_conv2d_s8_avx512vnni(const midge_strip *strip, const midge_op *op) {
-    depthwise_rows(strip, op);
+    depthwise_rows(strip, op, 0, midge_depthwise_conv2d_s8);
 }
 
 MIDGE_TARGET_END

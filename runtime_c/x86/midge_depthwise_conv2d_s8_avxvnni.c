@@ -15,7 +15,7 @@ static inline __m256i multiply_add(__m256i acc, __m256i x, __m256i w) {
 #include "midge_depthwise_narrow.h"
 
 void midge_depthwise_conv2d_s8_avxvnni(const midge_strip *strip, const midge_op *op) {
-    depthwise_rows(strip, op);
+    depthwise_rows(strip, op, 0, midge_depthwise_conv2d_s8);
 }
 
 MIDGE_TARGET_END

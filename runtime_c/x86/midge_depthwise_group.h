@@ -11,6 +11,7 @@ typedef struct constants {
     const uint32_t *bias, *m;
     const int8_t *weight;
     size_t pitch; /* from tap to tap */
+    int32_t w_zero_point;
 } constants;
 
 #endif

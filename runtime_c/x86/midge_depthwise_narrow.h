@@ -26,10 +26,10 @@ typedef struct narrow {
 } narrow;
 
 /* Repeats the constants of every channel for each pixel; further lanes make nothing. */
-static void prepare_narrow(narrow *n, const midge_conv *p) {
+static void prepare_narrow(narrow *n, const midge_conv *p, int32_t w_zero_point) {
     uint32_t words[2 * GROUP] = {0};
     int8_t weight[9 * GROUP] = {0};
-    const constants own = {words, words + GROUP, weight, GROUP};
+    const constants own = {words, words + GROUP, weight, GROUP, w_zero_point};
     n->channels = p->out;
     n->pixels = p->stride_x == 1 ? (int32_t)(GROUP / p->out) : 1;
     for (size_t i = 0; i < (size_t)n->pixels * p->out; ++i) {
@@ -130,9 +130,10 @@ static void narrow_row(const narrow *n, const midge_conv *p, const line *from,
         make_copied(n, p, from, ox, padding);
 }
 
-static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, const int8_t *padding) {
+static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, const int8_t *padding,
+                        int32_t w_zero_point) {
     narrow n;
-    prepare_narrow(&n, p);
+    prepare_narrow(&n, p, w_zero_point);
     for (uint32_t row = first; row < last; ++row) {
         const line from = line_of(p, row, padding);
         narrow_row(&n, p, &from, padding);
@@ -141,28 +142,29 @@ static void narrow_rows(const midge_conv *p, uint32_t first, uint32_t last, cons
 
 /* The whole of a kernel. Several channels of Y for one of X, and fewer than 16 channels with
  * another window than 3 x 3, are the portable kernel's. */
-static inline void depthwise_rows(const midge_strip *strip, const midge_op *op) {
+static inline void depthwise_rows(const midge_strip *strip, const midge_op *op,
+                                  int32_t w_zero_point, midge_kernel portable) {
     const midge_conv p = midge_conv_at(strip, op);
     const int is_3_by_3 = p.kernel_height == 3 && p.kernel_width == 3 && p.dilation_y == 1 &&
                           p.dilation_x == 1 && p.stride_x <= 2 && p.left <= 2;
     if (p.channels != p.out || (p.out < GROUP && !is_3_by_3)) {
-        midge_depthwise_conv2d_s8(strip, op);
+        portable(strip, op);
         return;
     }
     if (!is_3_by_3) {
-        rows_of_any(&p, strip->first, strip->last);
+        rows_of_any(&p, strip->first, strip->last, w_zero_point);
         return;
     }
     int8_t padding[WINDOW];
     memset(padding, p.x_zero_point, sizeof padding);
     if (p.out < GROUP) {
-        narrow_rows(&p, strip->first, strip->last, padding);
+        narrow_rows(&p, strip->first, strip->last, padding, w_zero_point);
         return;
     }
     const uint32_t most = rows_of_block(&p);
     for (uint32_t row = strip->first; row < strip->last; row += most) {
         const uint32_t left = strip->last - row;
-        wide_rows(&p, row, left < most ? left : most, padding);
+        wide_rows(&p, row, left < most ? left : most, padding, w_zero_point);
     }
 }
 

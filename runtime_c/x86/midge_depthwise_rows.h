@@ -99,14 +99,15 @@ static inline line line_from(const line *from, size_t c) {
 }
 
 /* At most LINES rows of Y, 16 channels at once; of fewer than 16 left over, some are made twice. */
-static void wide_rows(const midge_conv *p, uint32_t first, uint32_t count, const int8_t *padding) {
+static void wide_rows(const midge_conv *p, uint32_t first, uint32_t count, const int8_t *padding,
+                      int32_t w_zero_point) {
     line lines[LINES];
     group g;
     for (uint32_t i = 0; i < count; ++i)
         lines[i] = line_of(p, first + i, padding);
     for (size_t c = 0; c < p->out; c += GROUP) {
         c = c + GROUP <= p->out ? c : p->out - GROUP;
-        const constants own = {p->bias + c, p->m + c, p->weight + c, p->out};
+        const constants own = {p->bias + c, p->m + c, p->weight + c, p->out, w_zero_point};
         prepare(&g, p, &own);
         if (p->stride_x == 1)
             for (uint32_t i = 0; i < count; ++i)

@@ -65,10 +65,11 @@ static inline lanes words_at(const uint32_t *words) {
 
 static inline void prepare(group *g, const midge_conv *p, const constants *from) {
     const __m256i none = _mm256_setzero_si256();
+    const __m256i w_zero = _mm256_set1_epi16((int16_t)from->w_zero_point);
     const int8_t *w = from->weight;
     __m256i tap[9];
     for (int i = 0; i < 9; ++i, w += from->pitch)
-        tap[i] = widen(w);
+        tap[i] = _mm256_sub_epi16(widen(w), w_zero);
     g->weight[RIGHT] = interleave(tap[0], tap[3]);
     g->weight[MIDDLE] = interleave(tap[1], tap[4]);
     g->weight[LEFT] = interleave(tap[2], tap[5]);

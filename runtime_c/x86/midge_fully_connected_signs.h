@@ -38,10 +38,10 @@ static inline void midge_add_quad(midge_sums *s, int32_t quad, const int8_t *w, 
 /* Channels 0..7 and 8..15 of a panel of `n`, and of that which lies `next` bytes behind it unless
  * that is 0. Past the last channel they hold what comes of the bytes that follow. */
 static inline midge_sums midge_sum_panels(const int8_t *x, size_t depth, const int8_t *w, size_t n,
-                                          size_t next, int32_t negative) {
+                                          size_t next, int32_t start) {
     midge_sums s;
     size_t k = 0;
-    s.a = s.b = s.c = s.d = _mm256_set1_epi32(negative);
+    s.a = s.b = s.c = s.d = _mm256_set1_epi32(start);
     for (; k + 4 <= depth; k += 4, w += 4 * n)
         midge_add_quad(&s, midge_quad(x + k, 4), w, next);
     if (k < depth)
@@ -57,13 +57,13 @@ static inline void midge_fully_connected_signs(const midge_strip *strip, const m
     const int8_t *weight = (const int8_t *)(m + channels);
     const midge_requant limits = midge_requant_limits(op->word[MIDGE_FC_CODES]);
     const int8_t *x = midge_codes_at(strip, op, MIDGE_OP_X);
-    const int32_t negative = midge_sum_negative(x, depth);
+    const int32_t start = midge_sum_start(x, depth, op->word[MIDGE_FC_W_ZERO_POINT]);
     int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
     const size_t last = channels < end ? channels : end;
     size_t c = strip->first * (size_t)MIDGE_PANEL;
     for (; c + 2 * MIDGE_PANEL <= last; c += 2 * MIDGE_PANEL) {
         const midge_sums s = midge_sum_panels(x, depth, weight + c * padded, MIDGE_PANEL,
-                                              MIDGE_PANEL * padded, negative);
+                                              MIDGE_PANEL * padded, start);
         const size_t d = c + MIDGE_PANEL;
         midge_store_panel(y + c, midge_requantize_panel(s.a, s.b, bias + c, m + c, &limits),
                           MIDGE_PANEL);
@@ -72,7 +72,7 @@ static inline void midge_fully_connected_signs(const midge_strip *strip, const m
     }
     for (; c < last; c += MIDGE_PANEL) {
         const size_t count = channels - c < MIDGE_PANEL ? channels - c : MIDGE_PANEL;
-        const midge_sums s = midge_sum_panels(x, depth, weight + c * padded, count, 0, negative);
+        const midge_sums s = midge_sum_panels(x, depth, weight + c * padded, count, 0, start);
         midge_store_panel(y + c, midge_requantize_panel(s.a, s.b, bias + c, m + c, &limits), count);
     }
 }

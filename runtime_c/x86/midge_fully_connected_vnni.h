@@ -23,11 +23,11 @@ static inline void midge_add_products(midge_two *s, int32_t quad, const int8_t *
 
 /* The sums of a group of channels whose panels have `n`. */
 static inline midge_two midge_sum_group(const int8_t *x, size_t depth, const int8_t *w, size_t n,
-                                        size_t second, int32_t negative) {
+                                        size_t second, int32_t start) {
     const size_t step = 4 * n;
     size_t k = 0;
     midge_two s0, s1, s2, s3;
-    s0.a = s0.b = midge_same(negative);
+    s0.a = s0.b = midge_same(start);
     s1.a = s1.b = s2.a = s2.b = s3.a = s3.b = midge_same(0);
     for (; k + 4 * MIDGE_CHAINS <= depth; k += 4 * MIDGE_CHAINS, w += MIDGE_CHAINS * step) {
         midge_add_products(&s0, midge_quad(x + k, 4), w, second);
@@ -50,14 +50,14 @@ static inline void midge_fully_connected_vnni(const midge_strip *strip, const mi
     const int8_t *weight = (const int8_t *)(m + channels);
     const midge_requant limits = midge_requant_limits(op->word[MIDGE_FC_CODES]);
     const int8_t *x = midge_codes_at(strip, op, MIDGE_OP_X);
-    const int32_t negative = midge_sum_negative(x, depth);
+    const int32_t start = midge_sum_start(x, depth, op->word[MIDGE_FC_W_ZERO_POINT]);
     int8_t *y = midge_codes_at(strip, op, MIDGE_OP_Y);
     const size_t last = channels < end ? channels : end;
     for (size_t c = strip->first * (size_t)MIDGE_PANEL; c < last;) {
         const size_t left = last - c, group = midge_group(left);
         const size_t n = left < MIDGE_PANEL ? left : MIDGE_PANEL;
         const size_t second = group == 2 * MIDGE_LANES ? midge_second(padded) : 0;
-        const midge_two s = midge_sum_group(x, depth, weight + c * padded, n, second, negative);
+        const midge_two s = midge_sum_group(x, depth, weight + c * padded, n, second, start);
         midge_store_group(y + c, s.a, s.b, left, bias + c, m + c, &limits);
         c += group;
     }

@@ -44,6 +44,7 @@ void midge_average_pool_f32_avx512f(const midge_strip *strip, const midge_op *op
 void midge_average_pool_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_binary_f32_avx2(const midge_strip *strip, const midge_op *op);
 void midge_clip_f32_avx2(const midge_strip *strip, const midge_op *op);
+void midge_conv2d_asymmetric_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avx2(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avx512vnni(const midge_strip *strip, const midge_op *op);
 void midge_conv2d_c4n16_s8_avxvnni(const midge_strip *strip, const midge_op *op);

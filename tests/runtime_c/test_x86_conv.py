@@ -16,6 +16,7 @@ SEED = 41
 CONV, PRODUCT = "midge_conv2d_c4n16_s8", "midge_fully_connected_c4n16_s8"
 LEVELS = ("avx2", "avxvnni", "avx512vnni")
 WHOLE = (3, -7, -128, 127)  # zero points of x and y, low, high
+W_ZERO_POINTS = (0, -128, 127)
 OVER_READ = 64  # bytes after the last weights that a kernel may read, as the emitter leaves them
 
 
@@ -33,6 +34,7 @@ class Layer:
     block: int = 6
     limits: tuple[int, int, int, int] = WHOLE
     rings: tuple[int, int] = (0, 0)
+    w_zero_point: int = 0
 
     @property
     def depth(self):
@@ -69,11 +71,15 @@ def constants(rng, weight, bias, m):
     return words.tobytes() + panels(weight).tobytes() + tail
 
 
-def random_constants(rng, out, depth):
-    """Weights with both extremes, and multipliers that spread the outputs over all codes."""
-    weight = rng.integers(-127, 128, (out, depth)).astype(np.int8)
-    weight.reshape(-1)[:2] = (-127, 127)[: weight.size]
-    bias = rng.integers(-(2**12), 2**12, out)
+def random_constants(rng, out, depth, w_zero_point=0, offset=128):
+    """Weights with both extremes, and multipliers that spread the outputs over all codes.
+
+    offset: of the codes that are multiplied, which biases take away again.
+    """
+    weight = rng.integers(-128, 128, (out, depth)).astype(np.int8)
+    weight.reshape(-1)[:2] = (-128, 127)[: weight.size]
+    centred = weight.astype(int) - w_zero_point
+    bias = rng.integers(-(2**12), 2**12, out) - offset * centred.sum(axis=1)
     m = rng.uniform(0.2, 2, out) / np.sqrt(depth) / 60
     return constants(rng, weight, bias, m)
 
@@ -94,7 +100,7 @@ def convolve(calls, kernel, layer, x, data, rows=None, y=None):
         "MIDGE_CONV_PADS": layer.pads[:2],
         "MIDGE_CONV_GROUPS": (layer.images, 1),
         "MIDGE_CONV_CODES": four_codes(*layer.limits),
-        "MIDGE_CONV_BLOCK": layer.block,
+        "MIDGE_CONV_BLOCK": (layer.block, layer.w_zero_point & 0xFFFF),
         "MIDGE_OP_RINGS": layer.rings,
     }
     scratch = 2 * layer.block * (-(-layer.depth // 4) * 4)
@@ -109,13 +115,14 @@ def convolve(calls, kernel, layer, x, data, rows=None, y=None):
     return np.frombuffer(got["MIDGE_OP_Y"], np.int8).reshape(y.shape)
 
 
-def multiply(calls, kernel, depth, channels, x, data, limits=WHOLE, rows=None):
+def multiply(calls, kernel, depth, channels, x, data, limits=WHOLE, rows=None, w_zero_point=0):
     """Return y [channels] as a kernel leaves it."""
     words = {
         "MIDGE_FC_PIXELS": 1,
         "MIDGE_FC_DEPTH": depth,
         "MIDGE_FC_CHANNELS": channels,
         "MIDGE_FC_CODES": four_codes(*limits),
+        "MIDGE_FC_W_ZERO_POINT": w_zero_point,
     }
     y = np.full(channels, 77, np.int8)
     got = calls(
@@ -134,7 +141,7 @@ def assert_convolves(level, layer, rng, rows=None, x=None, data=None):
     name, calls = level
     if x is None:
         x = rng.integers(-128, 128, x_shape(layer)).astype(np.int8)
-    data = data or random_constants(rng, layer.channels[1], layer.depth)
+    data = data or random_constants(rng, layer.channels[1], layer.depth, layer.w_zero_point)
     want = convolve(calls, CONV, layer, x, data, rows)
     got = convolve(calls, f"{CONV}_{name}", layer, x, data, rows)
     np.testing.assert_array_equal(got, want, err_msg=str(layer))
@@ -146,10 +153,10 @@ def x_shape(layer):
     return rows, layer.size[1], layer.channels[0]
 
 
-def assert_multiplies(level, depth, channels, x, data, limits=WHOLE, rows=None):
+def assert_multiplies(level, depth, channels, x, data, **options):
     name, calls = level
-    want = multiply(calls, PRODUCT, depth, channels, x, data, limits, rows)
-    got = multiply(calls, f"{PRODUCT}_{name}", depth, channels, x, data, limits, rows)
+    want = multiply(calls, PRODUCT, depth, channels, x, data, **options)
+    got = multiply(calls, f"{PRODUCT}_{name}", depth, channels, x, data, **options)
     np.testing.assert_array_equal(got, want, err_msg=f"{depth} -> {channels}")
     return want
 
@@ -157,15 +164,18 @@ def assert_multiplies(level, depth, channels, x, data, limits=WHOLE, rows=None):
 @pytest.mark.parametrize("out", [*range(1, 18), 24, 31, 32, 33, 47, 48, 64, 65])
 def test_every_number_of_output_channels(level, out):
     rng = np.random.default_rng([SEED, out])
-    codes = assert_convolves(level, Layer(channels=(4, out)), rng)
-    assert len(np.unique(codes)) > 10
+    for zero in W_ZERO_POINTS:
+        codes = assert_convolves(level, Layer(channels=(4, out), w_zero_point=zero), rng)
+        assert len(np.unique(codes)) > 10
 
 
 @pytest.mark.parametrize("C", [*range(1, 18), 31, 32, 33])
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_every_number_of_input_channels(level, C, kernel):
     layer = Layer(channels=(C, 9), kernel=(kernel, kernel), pads=(kernel // 2,) * 4)
-    assert_convolves(level, layer, np.random.default_rng([SEED, C]))
+    for zero in W_ZERO_POINTS:
+        layer = replace(layer, w_zero_point=zero)
+        assert_convolves(level, layer, np.random.default_rng([SEED, C]))
 
 
 @pytest.mark.parametrize("pixels", range(1, 18))
@@ -173,14 +183,14 @@ def test_every_number_of_input_channels(level, C, kernel):
 def test_every_number_of_pixels(level, pixels, C):
     layer = Layer(size=(1, pixels), channels=(C, 5), kernel=(1, 1), pads=(0,) * 4, block=30)
     assert_convolves(level, layer, np.random.default_rng([SEED, pixels]))
-    layer = replace(layer, kernel=(1, 3), pads=(0, 1, 0, 1))
+    layer = replace(layer, kernel=(1, 3), pads=(0, 1, 0, 1), w_zero_point=pixels - 9)
     assert_convolves(level, layer, np.random.default_rng([SEED, pixels]))
 
 
 @pytest.mark.parametrize("block", [1, 2, 5, 6, 7, 12, 24, 35])
 @pytest.mark.parametrize("C", [3, 16])
 def test_every_block_of_pixels(level, block, C):
-    layer = Layer(images=2, channels=(C, 17), block=block)
+    layer = Layer(images=2, channels=(C, 17), block=block, w_zero_point=-block)
     assert_convolves(level, layer, np.random.default_rng(SEED))
 
 
@@ -200,12 +210,13 @@ def test_random_windows(level, number):
             pads=choose(0, 4, 4),
             block=choose(1, 30, 1)[0],
             limits=(*choose(-128, 128), -128, 127),
+            w_zero_point=int(rng.choice([0, -128, 127, rng.integers(-128, 128)])),
         )
     assert_convolves(level, layer, rng)
 
 
 def test_weights_of_many_channels_are_met_in_parts(level):
-    layer = Layer(size=(3, 5), channels=(64, 49), kernel=(3, 3), block=12)
+    layer = Layer(size=(3, 5), channels=(64, 49), kernel=(3, 3), block=12, w_zero_point=90)
     assert_convolves(level, layer, np.random.default_rng(SEED))
 
 
@@ -249,15 +260,16 @@ EXTREME_LIMITS = [
 ]
 
 
-def extreme_constants(rng, out, depth, zero_point):
-    """Weights of +-127, biases that bring the sums near the ends of int32, large multipliers."""
-    weight = np.where(np.arange(out)[:, None] % 3 == 2, -127, 127) * np.ones((1, depth), int)
-    weight[out // 2] *= np.where(np.arange(depth) % 2, 1, -1)
-    top = 2**31 - 1 - 255 * 127 * depth
-    bias = rng.integers(-255 * 127 * depth, 255 * 127 * depth, out)
+def extreme_constants(rng, out, depth, zero_point, w_zero_point):
+    """Extreme weights, biases that bring the sums near the ends of int32, large multipliers."""
+    weight = np.where(np.arange(out)[:, None] % 3 == 2, -128, 127) * np.ones((1, depth), int)
+    weight[out // 2] = np.where(np.arange(depth) % 2, 127, -128)
+    reach = 255 * (128 + abs(w_zero_point)) * depth
+    top = 2**31 - 1 - reach
+    bias = rng.integers(-reach, reach, out)
     bias[::4] = top
     bias[1::4] = -top
-    folded = bias - zero_point * weight.sum(axis=1)
+    folded = bias - zero_point * (weight - w_zero_point).sum(axis=1)
     folded = (folded + 2**31) % 2**32 - 2**31  # it may wrap
     m = np.exp2(rng.uniform(-24, 0, out)).astype(np.float32)
     m[::5] = np.float32(2.0) ** -24
@@ -267,18 +279,19 @@ def extreme_constants(rng, out, depth, zero_point):
 
 @pytest.mark.parametrize("limits", EXTREME_LIMITS)
 @pytest.mark.parametrize("code", EXTREME_CODES)
-def test_extreme_codes_sums_and_multipliers(level, limits, code):
+@pytest.mark.parametrize("zero", W_ZERO_POINTS)
+def test_extreme_codes_sums_and_multipliers(level, limits, code, zero):
     rng = np.random.default_rng(SEED)
-    layer = Layer(channels=(7, 33), limits=limits)
+    layer = Layer(channels=(7, 33), limits=limits, w_zero_point=zero)
     x = np.full(x_shape(layer), code, np.int8)
     x[2] = -1 - code
     x[3, ::2] = -1 - code
-    data = extreme_constants(rng, 33, layer.depth, limits[0] + 128)
+    data = extreme_constants(rng, 33, layer.depth, limits[0] + 128, zero)
     assert_convolves(level, layer, rng, x=x, data=data)
     for depth in (1, 6, 40):
         v = np.resize(x[3], depth)
-        data = extreme_constants(rng, 33, depth, limits[0])
-        assert_multiplies(level, depth, 33, v, data, limits)
+        data = extreme_constants(rng, 33, depth, limits[0], zero)
+        assert_multiplies(level, depth, 33, v, data, limits=limits, w_zero_point=zero)
 
 
 @pytest.mark.parametrize("channels", [*range(1, 18), 31, 32, 33, 48, 49, 64, 65])
@@ -286,14 +299,16 @@ def test_every_number_of_channels_of_a_product(level, channels):
     rng = np.random.default_rng([SEED, channels])
     for depth in (*range(1, 18), 31, 32, 33, 64):
         x = rng.integers(-128, 128, depth).astype(np.int8)
-        data = random_constants(rng, channels, depth)
-        assert_multiplies(level, depth, channels, x, data)
+        for zero in W_ZERO_POINTS:
+            data = random_constants(rng, channels, depth, zero, offset=0)
+            assert_multiplies(level, depth, channels, x, data, w_zero_point=zero)
 
 
 @pytest.mark.parametrize(("first", "last"), [*itertools.combinations(range(5), 2)])
 def test_strips_of_panels_and_nothing_beside_them(level, first, last):
     rng = np.random.default_rng(SEED)
-    x, data = rng.integers(-128, 128, 20).astype(np.int8), random_constants(rng, 60, 20)
+    x = rng.integers(-128, 128, 20).astype(np.int8)
+    data = random_constants(rng, 60, 20, offset=0)
     y = assert_multiplies(level, 20, 60, x, data, rows=(first, last))
     assert (y[: 16 * first] == 77).all()
     assert (y[16 * last :] == 77).all()

@@ -99,7 +99,13 @@ class Window:
 
 
 def depthwise(calls, codes, window, kind="random", weights="random", limits=(-128, 127), **options):
-    """Compare a depthwise convolution; zero-points and constants are drawn."""
+    """Compare a depthwise convolution, and one by weights with a zero-point, drawn as the rest."""
+    for base in ("midge_depthwise_conv2d_s8", "midge_conv2d_asymmetric_s8"):
+        depthwise_by(base, calls, codes, window, kind, weights, limits, **options)
+
+
+def depthwise_by(base, calls, codes, window, kind, weights, limits, **options):
+    """Compare the forms of one kernel of depthwise convolutions."""
     w, rng = window, window.rng
     zero_points = [int(z) for z in rng.choice([*EXTREMES, -20], 2)]
     rings = options.pop("rings", (0, 0))
@@ -115,6 +121,8 @@ def depthwise(calls, codes, window, kind="random", weights="random", limits=(-12
         "MIDGE_CONV_CODES": codes(*zero_points, *limits),
         "MIDGE_OP_RINGS": rings,
     }
+    if "asymmetric" in base:
+        words["MIDGE_CONV_W_ZERO_POINT"] = int(rng.choice([*EXTREMES, -90]))
     taps = w.kernel[0] * w.kernel[1]
     bias = rng.integers(-3000, 3000, w.channels).astype(np.int32)
     weight = codes_of(rng, weights, (taps, w.channels))
@@ -123,8 +131,7 @@ def depthwise(calls, codes, window, kind="random", weights="random", limits=(-12
     rows = options.pop("rows", (0, w.images * w.out[0]))
     buffers = w.buffers(kind, rings)
     scratch = w.kernel[1] * w.channels
-    base = "midge_depthwise_conv2d_s8"
-    return compare(calls, base, words, buffers, data, rows=rows, scratch=scratch, **options)
+    compare(calls, base, words, buffers, data, rows=rows, scratch=scratch, **options)
 
 
 CHANNELS = (*range(1, 19), 24, 31, 32, 33, 47, 48, 64, 70)

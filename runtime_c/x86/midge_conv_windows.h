@@ -180,15 +180,25 @@ static inline void midge_lay_windows(const midge_conv *p, const midge_windows *w
     }
 }
 
-/* Less the zero point of the weights times the codes of a window: it is added to the sums of
- * every channel. */
-static inline uint32_t midge_start(const midge_windows *w, const midge_element *x) {
-    uint32_t sum = 0;
-    if (w->w_zero_point == 0)
-        return 0;
-    for (size_t run = 0; run < w->runs; ++run, x += w->run_step)
-        sum += midge_sum(x, w->run);
-    return 0u - (uint32_t)w->w_zero_point * sum;
+/* Starts the sums of every channel with what the zero point of the weights takes away: it, times
+ * the codes of the window. */
+static inline void midge_start_tile(const midge_windows *w, midge_tile *tile) {
+    for (int i = 0; i < tile->count; ++i) {
+        const midge_element *x = tile->x[i];
+        uint32_t sum = 0;
+        for (size_t run = 0; run < w->runs; ++run, x += w->run_step)
+            sum += midge_sum(x, w->run);
+        tile->start[i] = 0u - (uint32_t)w->w_zero_point * sum;
+    }
+}
+
+/* Makes a tile and empties it. */
+static inline void midge_end_tile(const midge_conv *p, const midge_windows *w, midge_tile *tile,
+                                  size_t first, size_t last) {
+    if (w->w_zero_point != 0)
+        midge_start_tile(w, tile);
+    midge_make_tile(p, w, tile, first, last);
+    tile->count = 0;
 }
 
 /* Multiplies a block whose windows are laid. */
@@ -200,21 +210,19 @@ static inline void midge_make_block(const midge_conv *p, const midge_windows *w,
         const size_t last = p->out - first < chunk ? p->out : first + chunk;
         midge_tile tile;
         tile.count = 0;
+        memset(tile.start, 0, sizeof tile.start);
         for (int32_t r = 0; r < b->rows; ++r) {
             const midge_element *x = w->codes + (size_t)r * w->row_step;
             int8_t *y = midge_row(&p->y, b->row + (uint32_t)r) + (size_t)b->column * p->out;
             for (int32_t i = 0; i < b->columns; ++i, x += w->column_step, y += p->out) {
                 tile.x[tile.count] = x;
                 tile.y[tile.count] = y;
-                tile.start[tile.count] = midge_start(w, x);
-                if (++tile.count < MIDGE_TILE)
-                    continue;
-                midge_make_tile(p, w, &tile, first, last);
-                tile.count = 0;
+                if (++tile.count == MIDGE_TILE)
+                    midge_end_tile(p, w, &tile, first, last);
             }
         }
         if (tile.count > 0)
-            midge_make_tile(p, w, &tile, first, last);
+            midge_end_tile(p, w, &tile, first, last);
     }
 }
 

@@ -39,17 +39,23 @@ static inline void midge_widen(int16_t *to, const int8_t *from, size_t count) {
 }
 
 static inline uint32_t midge_sum(const int16_t *x, size_t count) {
-    const __m256i one = _mm256_set1_epi16(1);
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m128i one = _mm256_castsi256_si128(ones);
     __m256i all = _mm256_setzero_si256();
     size_t i = 0;
     for (; i + 16 <= count; i += 16) {
         const __m256i codes = _mm256_loadu_si256((const __m256i *)(const void *)(x + i));
-        all = _mm256_add_epi32(all, _mm256_madd_epi16(codes, one));
+        all = _mm256_add_epi32(all, _mm256_madd_epi16(codes, ones));
     }
     __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    for (; i < count; i += 4) {
+    if (i + 8 <= count) {
+        const __m128i codes = _mm_loadu_si128((const __m128i *)(const void *)(x + i));
+        sum = _mm_add_epi32(sum, _mm_madd_epi16(codes, one));
+        i += 8;
+    }
+    if (i < count) {
         const __m128i codes = _mm_loadl_epi64((const __m128i *)(const void *)(x + i));
-        sum = _mm_add_epi32(sum, _mm_madd_epi16(codes, _mm256_castsi256_si128(one)));
+        sum = _mm_add_epi32(sum, _mm_madd_epi16(codes, one));
     }
     sum = _mm_add_epi32(sum, _mm_srli_si128(sum, 8));
     return (uint32_t)_mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_srli_si128(sum, 4)));

@@ -10,8 +10,8 @@
 typedef struct constants {
     const uint32_t *bias, *m;
     const int8_t *weight;
-    size_t pitch; /* from tap to tap */
-    int32_t w_zero_point;
+    size_t pitch;         /* from tap to tap */
+    int32_t w_zero_point; /* midge_depthwise_zmm.h serves 0 only */
 } constants;
 
 #endif

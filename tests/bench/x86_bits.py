@@ -11,7 +11,7 @@ import itertools
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -70,7 +70,7 @@ POOL = """static midge_pthreads pool;
     const midge_threads threads = {midge_pthreads_for, &pool, THREADS, scratch};"""
 
 
-def build(folder: Path, threads: int) -> Path:
+def build(folder: Path, threads: int, flags: Sequence[str] = ("-O2", "-pthread")) -> Path:
     """Compile the emitted folder with a program that runs raw samples on a level."""
     alone = threads == 1
     text = MAIN.substitute(
@@ -82,7 +82,7 @@ def build(folder: Path, threads: int) -> Path:
     main.write_text(text, encoding="utf-8")
     extra = [] if alone else [folder / "host" / "midge_pthreads.c"]
     sources = [*model_sources(folder, "net"), *extra, main]
-    return compile_program(sources, flags=["-O2", "-pthread"], include=[folder])
+    return compile_program(sources, flags=flags, include=[folder])
 
 
 def programs(file: Path, scratch: Path) -> Iterator[tuple[str, Path, int]]:

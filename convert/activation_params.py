@@ -45,7 +45,10 @@ def tensors_to_observe(selection: Selection) -> list[str]:
 
 
 def params_from_ranges(
-    selection: Selection, ranges: Mapping[str, Range], dtype: str = "uint8"
+    selection: Selection,
+    ranges: Mapping[str, Range],
+    dtype: str = "uint8",
+    given: Mapping[str, QuantParams] | None = None,
 ) -> dict[str, QuantParams]:
     """Return the parameters of every tensor that is quantized.
 
@@ -53,6 +56,7 @@ def params_from_ranges(
         selection: what is quantized.
         ranges: (smallest, largest) of the tensors to observe, by name.
         dtype: "uint8" or "int8".
+        given: parameters that the file has already, which stay, by name.
 
     Raises:
         InputError: a tensor has no range.
@@ -73,8 +77,10 @@ def params_from_ranges(
     for value in selection.values():
         fixed = SOFTMAX_PARAMS.as_dtype(dtype) if _is_fixed(roots[value]) else None
         params[g.name_of(value)] = fixed or activation_params(*shared[roots[value]], dtype)
+    params.update((n, p) for n, p in (given or {}).items() if n in params)
     _make_sums_portable(selection, params)
     _make_tables_portable(selection, params)
+    params.update((n, p) for n, p in (given or {}).items() if n in params)
     return params
 
 

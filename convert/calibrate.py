@@ -61,7 +61,7 @@ def observe(
     session = None
     for index, sample in enumerate(samples):
         try:
-            session = session or make_session(expose(model, computed))
+            session = session or make_session(expose(model, computed), exact=True)
             arrays = run(session, sample, computed) if computed else []
         except ToolError as error:
             raise InputError(f"the float model does not run: {error}") from error

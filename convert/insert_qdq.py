@@ -11,6 +11,8 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.layer_codes import channel_scales
+from midge.convert.lower_params import activation_params as activation_params_of
+from midge.convert.lower_params import dequantizes_activation, is_quantize
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.select import Selection
 from midge.quant.rules import rule_of
@@ -56,26 +58,29 @@ class Writer:
         self.selection.fused.clear()
 
     def quantize(self, value: ir.Value) -> None:
-        """Put Q -> DQ behind an activation; what reads codes then reads the DQ."""
+        """Put Q -> DQ behind an activation; what reads codes then reads the DQ.
+
+        What the file has in codes already is left as it is, and its QuantizeLinear serves the other
+        readers too.
+        """
+        if dequantizes_activation(value):
+            return
         p = self.params[g.name_of(value)]
         stem = g.name_of(value)
         computed = self.selection.is_quantized(value)
+        given = _given_quantize(value, p)
         # ONNX Runtime cannot load a DequantizeLinear that the body of an If or Loop reads.
         readers = [
             u
             for u in value.uses()
             if u.node.graph is self.model.graph
+            and u.node is not given
             and (computed or self.selection.reads_codes(u.node, value))
         ]
-        scale, zero = self._parameters(stem, p.scale, np.array(p.zero_point, p.dtype))
-        q = g.new_node(
-            self.names,
-            "QuantizeLinear",
-            [value, scale, zero],
-            self.names.fresh(f"{stem}_quantized"),
-            like=value,
-        )
-        q.outputs[0].type = ir.TensorType(IR_TYPES[p.dtype])
+        if given is not None and not readers and not value.is_graph_output():
+            return
+        q = given or self._quantize_node(value, p)
+        scale, zero = q.inputs[1:3]
         dq = g.new_node(
             self.names,
             "DequantizeLinear",
@@ -86,13 +91,23 @@ class Writer:
         for use in readers:
             use.node.replace_input_with(use.idx, dq.outputs[0])
         producer = value.producer()
-        if producer is not None:
+        if given is not None:
+            g.insert_after(given, dq)
+        elif producer is not None:
             g.insert_after(producer, q, dq)
         else:
             g.insert_before(self.model.graph[0], q, dq)
         self.quantizers[value] = q
         if computed and value.is_graph_output():
             _become_output(self.model.graph, value, dq.outputs[0], self.names)
+
+    def _quantize_node(self, value: ir.Value, p: QuantParams) -> ir.Node:
+        stem = g.name_of(value)
+        scale, zero = self._parameters(stem, p.scale, np.array(p.zero_point, p.dtype))
+        name = self.names.fresh(f"{stem}_quantized")
+        q = g.new_node(self.names, "QuantizeLinear", [value, scale, zero], name, like=value)
+        q.outputs[0].type = ir.TensorType(IR_TYPES[p.dtype])
+        return q
 
     def write_layer(self, node: ir.Node, codes: WeightCodes) -> None:
         """Give a layer its integer weight and bias, each behind a DQ."""
@@ -149,6 +164,12 @@ class Writer:
             graph, self.names, f"{stem}_scale", np.array(scale, np.float32)
         )
         return scale_value, g.add_constant(graph, self.names, f"{stem}_zero_point", zero)
+
+
+def _given_quantize(value: ir.Value, p: QuantParams) -> ir.Node | None:
+    """Return the QuantizeLinear of these parameters that the file has behind a value, or None."""
+    nodes = (use.node for use in value.uses() if is_quantize(use.node) and use.idx == 0)
+    return next((n for n in nodes if len(n.inputs) > 2 and activation_params_of(n) == p), None)
 
 
 def constant_params(array: g.Array, dtype: str) -> QuantParams:

@@ -49,6 +49,11 @@ def dequantizes_constant(value: ir.Value | None) -> ir.Node | None:
     return node if g.is_constant(codes) else None
 
 
+def dequantizes_activation(value: ir.Value) -> bool:
+    """Tell whether a value is what a DequantizeLinear makes of codes that are computed."""
+    return is_dequantize(value.producer()) and dequantizes_constant(value) is None
+
+
 def activation_params(node: ir.Node) -> QuantParams:
     """Return the parameters of an activation's QuantizeLinear or DequantizeLinear.
 

@@ -155,7 +155,8 @@ class _Speller:
         product = product * np.float32(_attribute(node, "alpha", 1.0))
         name = self._fresh(f"{node.output[0]}_bias_scale")
         made = product.reshape(()) if product.size == 1 else product.reshape(-1)
-        self.graph.initializer.append(numpy_helper.from_array(made, name))
+        self.constants[name] = numpy_helper.from_array(made, name)
+        self.graph.initializer.append(self.constants[name])
         return name
 
     def _wrapped(

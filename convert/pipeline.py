@@ -20,10 +20,16 @@ from midge.convert.calibrate import Progress, calibrate
 from midge.convert.calibration_data import RANDOM, Sample, Samples, Spec, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
+from midge.convert.given_codes import given_nodes, ranges_of
 from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
-from midge.convert.pipeline_again import is_quantized_model, keep_quantized
+from midge.convert.pipeline_again import (
+    is_quantized_in_part,
+    is_quantized_model,
+    keep_quantized,
+    take_given,
+)
 from midge.convert.pipeline_nodes import (
     canonical,
     nodes_by_name,
@@ -134,21 +140,23 @@ def quantize_file(
         input_values=options.input_values,
         dynamic=calib_spec != RANDOM,
     )
-    if is_quantized_model(model):
+    if is_quantized_model(model) and not is_quantized_in_part(model, options):
         return keep_quantized(path, out, options, model)
     samples = _open(model, calib_spec, options)
     before, lines = nodes_by_name(model), notices(model)
     records = canonical(model, lines, options.drop_softmax)
     refused, not_found = refused_by_user(model, before, options)
+    given, options = take_given(model, options, lines)
+    refused |= given_nodes(model)
     selection = select(model, refused=refused, join_tables=True)
     if not selection.quantized:
         lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
     log = _SampleLog(samples)
-    names = tensors_to_observe(selection)
+    names = [name for name in tensors_to_observe(selection) if name not in given]
     ranges = calibrate(model, log, options.calibration_method, tensors=names, progress=progress)
     log.require_named_dims(model, path)
     ranges = tighten_masks(model, ranges)
-    params, refused = choose_params(model, ranges, refused, options.activation_type)
+    params, refused = choose_params(model, ranges, refused, options.activation_type, given)
     quantized = _quantize(model, params, refused, options)
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
     if preprocessing(options):
@@ -203,7 +211,11 @@ def _quantize(
 
 
 def choose_params(
-    model: ir.Model, ranges: Mapping[str, Range], refused: Mapping[str, str], dtype: str
+    model: ir.Model,
+    ranges: Mapping[str, Range],
+    refused: Mapping[str, str],
+    dtype: str,
+    given: Mapping[str, QuantParams],
 ) -> tuple[dict[str, QuantParams], dict[str, str]]:
     """Return activation parameters, and all nodes that stay in float for a reason of data -> why.
 
@@ -212,12 +224,14 @@ def choose_params(
         ranges: calibrated.
         refused: nodes that stay in float already -> why.
         dtype: of activations.
+        given: parameters that the file has already, by name of the tensor.
     """
+    ranges = {**ranges, **ranges_of(given)}
     whole = select(model, refused=refused, join_tables=True)
     no = dict(refused) | flat_softmaxes(whole, ranges)
     while True:
         selection = select(model, refused=no, join_tables=True)
-        params = params_from_ranges(selection, ranges, dtype)
+        params = params_from_ranges(selection, ranges, dtype, given)
         more = wide_concats(selection, params) | unfit_tables(selection, params, ranges)
         if not more:
             return params, no

@@ -1,22 +1,28 @@
-"""Quantizing a file that is quantized already: it is written as it is, and the report says so.
+"""Quantizing a file that is quantized already, and the rest of one that is so in part.
 
-Its scales are somebody's choice, or midge's own; to quantize codes once more would only lose bits.
-What the file has in float stays in float.
+1. Where no float layer is left that midge would quantize, the file is written as it is, byte for
+   byte, and the report says so: to quantize codes once more would only lose bits.
+2. Else the rest is quantized. What the file has in codes keeps its scales, zero-points and weights;
+   a tensor at the border has the parameters that the file gives it.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import onnx
 import onnx_ir as ir
 
-from midge.convert import graph as g
-from midge.convert.coverage import Coverage
+from midge.convert.given_codes import (
+    free_biases,
+    given_coverage,
+    given_nodes,
+    given_params,
+    lacks_layers,
+)
 from midge.convert.lower import is_quantized
-from midge.convert.lower_dynamic import PRODUCTS
-from midge.convert.lower_params import is_dequantize, is_quantize
 from midge.convert.onnx_in import notices
 from midge.convert.onnx_out import check_bytes, write_files
+from midge.convert.pipeline_nodes import canonical, nodes_by_name, refused_by_user
 from midge.convert.quantize_report import (
     QuantizeOptions,
     QuantizeReport,
@@ -26,20 +32,67 @@ from midge.convert.quantize_report import (
     parameters_path,
 )
 from midge.convert.saturation import REDUCE_RANGE, saturation_of
+from midge.convert.select import select
 from midge.convert.strict import check_strict
-from midge.core.errors import InputError
-from midge.quant.rules import Kind, rule_of
+from midge.core.errors import InputError, UnsupportedError
+from midge.quant.scheme import QuantParams
 
 # Options that say how to read the file or the data, and ask nothing of the result.
 READING = (
     *("mode", "calibration_method", "samples", "skip_bad_samples", "images", "seed", "strict"),
-    *("input_shapes", "input_values"),
+    *("input_shapes", "input_values", "nodes_to_exclude", "op_types_to_quantize"),
 )
 
 
 def is_quantized_model(model: ir.Model) -> bool:
     """Tell whether a model holds quantized operators."""
     return any(map(is_quantized, model.graph))
+
+
+def is_quantized_in_part(model: ir.Model, options: QuantizeOptions) -> bool:
+    """Tell whether float layers are left that midge would quantize; the model is left as it is.
+
+    Raises:
+        InputError: there are, and an option asks for what such a file cannot give.
+    """
+    clone = model.clone()
+    try:
+        given_params(clone)
+    except UnsupportedError:  # other codes than 8 bits with one known scale
+        return False
+    before = nodes_by_name(clone)
+    canonical(clone, [], options.drop_softmax)
+    free_biases(clone)
+    refused, _ = refused_by_user(clone, before, options)
+    refused |= given_nodes(clone)
+    if lacks_layers(select(clone, refused=refused, join_tables=True)):
+        return False
+    if options.io_type != QuantizeOptions().io_type:
+        raise InputError(
+            "the model is quantized in part, and --io-type would change what it has; give the "
+            "float model, or leave the option out."
+        )
+    return True
+
+
+def take_given(
+    model: ir.Model, options: QuantizeOptions, lines: list[str]
+) -> tuple[dict[str, QuantParams], QuantizeOptions]:
+    """Return the parameters that a canonical model has, and the options that suit them.
+
+    Args:
+        model: float, or quantized in part.
+        options: of the user.
+        lines: what the user must see; appended to.
+    """
+    given, kept = given_params(model), given_nodes(model)
+    if not given:
+        return given, options
+    free_biases(model)
+    lines.append(f"the model is quantized in part: {len(kept)} nodes keep the codes they have.")
+    kinds = {p.dtype for p in given.values()}
+    kind = kinds.pop() if len(kinds) == 1 else options.activation_type
+    return given, replace(options, activation_type=kind, dead_channels=False)
 
 
 def keep_quantized(
@@ -71,7 +124,7 @@ def keep_quantized(
     if _is_apart(data):
         raise InputError(f"{path} is quantized already, its data beside it: compile it as it is.")
     check_bytes(data, model, out)
-    coverage, saturation = _coverage(model), saturation_of(model)
+    coverage, saturation = given_coverage(model), saturation_of(model)
     if options.strict:
         check_strict(coverage, ())
     record = kept_record(path, file_record(out, data), saturation)
@@ -88,41 +141,3 @@ def _is_apart(data: bytes) -> bool:
     """Tell whether tensors of a model lie in other files."""
     proto = onnx.ModelProto.FromString(data)
     return any(t.data_location == onnx.TensorProto.EXTERNAL for t in proto.graph.initializer)
-
-
-def _coverage(model: ir.Model) -> list[Coverage]:
-    """Return what the file has in codes, between a DequantizeLinear and a QuantizeLinear."""
-    found, inside = [], set[ir.Node]()
-    for node in model.graph:
-        if _converts(node):
-            continue
-        given = [v for v in node.inputs if v is not None and not g.is_constant(v)]
-        has_form = rule_of(node.op_type).kind != Kind.FLOAT or g.is_op(node, *PRODUCTS)
-        if has_form and all(_is_code(v) or v.producer() in inside for v in given):
-            inside.add(node)
-    for node in model.graph:
-        if not _converts(node):
-            state = "quantized" if node in inside and _reaches_codes(node, inside) else "float"
-            found.append(Coverage(g.label(node), g.operator(node), state, "as the file has it"))
-    return found
-
-
-def _converts(node: ir.Node) -> bool:
-    return is_quantize(node) or is_dequantize(node) or g.is_op(node, "DynamicQuantizeLinear")
-
-
-def _is_code(value: ir.Value) -> bool:
-    """Tell whether a value is codes, dequantized or not."""
-    codes = (ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT32)
-    return is_dequantize(value.producer()) or value.dtype in codes
-
-
-def _reaches_codes(node: ir.Node, inside: set[ir.Node]) -> bool:
-    """Tell whether a result becomes codes, directly or through nodes that a layer takes in."""
-    if g.is_op(node, *PRODUCTS):
-        return True
-    readers = [use.node for value in node.outputs for use in value.uses()]
-    codes = any(v.dtype in (ir.DataType.INT8, ir.DataType.UINT8) for v in node.outputs)
-    return codes or any(
-        is_quantize(r) or (r in inside and _reaches_codes(r, inside)) for r in readers
-    )

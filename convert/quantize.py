@@ -8,6 +8,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.activation_params import wide_concats
 from midge.convert.coverage import Coverage
+from midge.convert.given_codes import AS_GIVEN, converts
 from midge.convert.insert_qdq import Writer, constant_params, is_redundant
 from midge.convert.io_types import set_io_type
 from midge.convert.layer_codes import layer_codes, overflowing, raised_notices
@@ -171,11 +172,18 @@ def _constant_params(writer: Writer, node: ir.Node, array: g.Array) -> QuantPara
     )
 
 
+def _given(record: Coverage) -> Coverage:
+    """Count what the file had in codes as quantized."""
+    return replace(record, state="quantized") if record.reason == AS_GIVEN else record
+
+
 def _coverage(
     selection: Selection, params: Mapping[str, QuantParams], codes: Mapping[ir.Node, WeightCodes]
 ) -> list[Coverage]:
     records = []
     for node in (*selection.quantized, *selection.inner, *selection.fused, *selection.kept):
+        if converts(node):
+            continue
         if node in selection.kept:
             state, reason = "float", selection.kept[node]
         elif node in selection.inner:
@@ -192,7 +200,7 @@ def _coverage(
             if node in codes:
                 reason += ", per channel" if codes[node].scale.size > 1 else ", per tensor"
         records.append(Coverage(g.label(node), g.operator(node), state, reason))
-    return records + [
+    return [_given(c) for c in records] + [
         Coverage(g.label(n), g.operator(n), "quantized", "compares codes")
         for n in selection.compared
     ]

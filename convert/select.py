@@ -19,6 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
+from midge.convert.lower_params import dequantizes_activation
 from midge.convert.lower_prelu import channel_slopes
 from midge.convert.normalizations import normalizing
 from midge.convert.one_table import OneTable, find_tables
@@ -79,9 +80,10 @@ class Selection:
         return end in self.quantized and value in self.operands(end)
 
     def is_quantized(self, value: ir.Value) -> bool:
-        """Tell whether the value is computed in codes."""
+        """Tell whether the value is computed in codes, here or in the file as it was given."""
         producer = value.producer()
-        return producer in self.quantized or producer in self.fused
+        here = producer in self.quantized or producer in self.fused
+        return here or dequantizes_activation(value)
 
     def values(self) -> list[ir.Value]:
         """Return every tensor that gets a QuantizeLinear, in graph order, constants left out."""

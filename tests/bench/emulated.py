@@ -120,7 +120,9 @@ def programs(file: Path, folder: Path) -> Iterator[tuple[str, Path]]:
         plan = read_plan(file, "net", None, X86_64, optimize=optimize)
         with tempfile.TemporaryDirectory(prefix="midge-emulated-") as scratch:
             emit(plan, Path(scratch) / "c", "net", target=X86_64)
-            made = x86_bits.build(Path(scratch) / "c", 1, flags=("-O3", "-pthread", "-static", "-lm"))
+            made = x86_bits.build(
+                Path(scratch) / "c", 1, flags=("-O3", "-pthread", "-static", "-lm")
+            )
             yield optimize, Path(shutil.copy(made, folder / optimize))
 
 
@@ -187,8 +189,8 @@ def boot(folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         ["bochs", "-q", "-f", "bochsrc"],
         cwd=folder,
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=(folder / "bochs.txt").open("w"),
+        stderr=subprocess.STDOUT,
     )
     try:
         assert machine.stdin is not None
@@ -205,7 +207,8 @@ def boot(folder: Path, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
                     return
                 yield json.loads(line)
             said = len(whole)
-        sys.exit(f"the machine did not come to an end; it said:\n{text[-2000:]}")
+        bochs = (folder / "bochs.txt").read_text(errors="replace")
+        sys.exit(f"the machine did not come to an end; it said:\n{bochs[-800:]}\n{text[-2000:]}")
     finally:
         machine.kill()
 
@@ -233,7 +236,7 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=1000, help="at most, of each network")
     parser.add_argument("--macs", type=float, default=4e9, help="of all samples of a network")
     parser.add_argument("--seconds", type=float, default=3600, help="after which to give up")
-    parser.add_argument("--megs", type=int, default=3072)
+    parser.add_argument("--megs", type=int, default=2048, help="2048 at most")
     parser.add_argument("--cpu", default=CPU, help="as Bochs names it")
     parser.add_argument("--peers-python", dest="python")
     options = parser.parse_args()

@@ -159,9 +159,7 @@ def quantize_file(
     params, refused = choose_params(model, ranges, refused, options.activation_type, given)
     quantized = _quantize(model, params, refused, options)
     collapsed = tuple(n for n, (low, high) in ranges.items() if low == high == 0)
-    if preprocessing(options):
-        lines.append(f"calibration images: {options.images}.")
-    lines += not_found + _data_notices(samples, collapsed, calib_spec) + quantized.notices
+    lines += not_found + _data_notices(samples, collapsed, calib_spec, options) + quantized.notices
     saturation = saturation_of(quantized.model)
     lines += saturation.notices(REDUCE_RANGE)
     coverage = with_folded(saturation.marked(quantized.coverage), records, before)
@@ -265,8 +263,12 @@ class _SampleLog:
             require_known_dims(model, path, hint)
 
 
-def _data_notices(samples: Samples, collapsed: tuple[str, ...], spec: Spec) -> list[str]:
+def _data_notices(
+    samples: Samples, collapsed: tuple[str, ...], spec: Spec, options: QuantizeOptions
+) -> list[str]:
     lines = []
+    if preprocessing(options):
+        lines.append(f"calibration images: {options.images}.")
     if spec == RANDOM:
         lines.append("calibrated on random numbers: the scales mean nothing for real data.")
     if samples.skipped:

@@ -60,7 +60,7 @@ INIT = """#!/bin/busybox sh
 /bin/busybox mount -t devtmpfs dev /dev
 exec >/dev/ttyS0 2>&1 </dev/null
 export HOME=/tmp OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH={path}
-{python} /work/emulated_guest.py /work
+{python} /guest/emulated_guest.py /guest
 echo "midge: done"
 /bin/busybox poweroff -f
 """
@@ -244,7 +244,7 @@ def main() -> int:
     found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="midge-emulated-") as scratch:
         folder, root = Path(scratch), Path(scratch) / "root"
-        work = root / "work"
+        work = root / "guest"
         work.mkdir(parents=True)
         entries = []
         for index, name in enumerate(options.networks):

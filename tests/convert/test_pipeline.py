@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -96,15 +97,17 @@ def test_an_option_that_a_quantized_file_cannot_follow_is_refused(files, option,
     assert f"--{option.replace('_', '-')} cannot be applied" in text
 
 
-def test_what_a_half_quantized_file_has_in_float_stays_and_is_said(files):
+def test_what_was_excluded_once_is_quantized_when_it_no_longer_is(files):
     path, calib, out = files
-    quantize_file(path, out, calib, QuantizeOptions(nodes_to_exclude=("conv0",)))
+    without = QuantizeOptions(nodes_to_exclude=("conv0",))
+    quantize_file(path, out, calib, without)
     again = path.with_name("again.onnx")
-    report = quantize_file(out, again, calib)
+    report = quantize_file(out, again, calib, without)
     assert again.read_bytes() == out.read_bytes()
     assert report.counts["float"] >= 1
     with pytest.raises(CheckError):
-        quantize_file(out, again, calib, QuantizeOptions(strict=True))
+        quantize_file(out, again, calib, replace(without, strict=True))
+    assert quantize_file(out, again, calib, QuantizeOptions(strict=True)).counts["float"] == 0
 
 
 def test_misspelt_names_are_refused_with_the_nearest(files):

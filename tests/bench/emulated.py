@@ -38,7 +38,7 @@ CPU, LEVELS = "corei7_icelake_u", ("avx2", "avx512vnni")
 # compact forms are there, and its fast string moves, which ERMS stands for, lose bytes.
 KERNEL = (
     "console=ttyS0 quiet mitigations=off nokaslr nosmp noapic nolapic acpi=off lsm=yama "
-    "random.trust_cpu=on lpj=4000000 tsc=reliable clocksource=tsc noxsaves "
+    "rootfstype=ramfs random.trust_cpu=on lpj=4000000 tsc=reliable clocksource=tsc noxsaves "
     "clearcpuid=pku,xsavec,xsaves,erms,fsrm"
 )
 BOCHS = """megs: {megs}
@@ -71,16 +71,8 @@ int main(int argc, char **argv) {
     return 0;
 }
 """
-LEFT_OUT = (
-    "test",
-    "tests",
-    "__pycache__",
-    "idlelib",
-    "tkinter",
-    "ensurepip",
-    "site-packages",
-    "pip",
-)
+LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "ensurepip", "pip", "setuptools")
+DEVICES = ("*_gpu*", "*_npu*", "*.pyi")
 
 
 def prepare(network: x86.Network, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -132,8 +124,8 @@ def root_of(python: str, root: Path) -> None:
     done = subprocess.run([python, "-c", ask], capture_output=True, check=True)
     _, paths = json.loads(done.stdout)
     binary = Path(os.path.realpath(python))
-    for source, more in ((paths["stdlib"], "site-packages"), (paths["purelib"], "*.pyi")):
-        kept = shutil.ignore_patterns(*LEFT_OUT, "config-*", "*.pyc", more)
+    for source, more in ((paths["stdlib"], ["site-packages"]), (paths["purelib"], DEVICES)):
+        kept = shutil.ignore_patterns(*LEFT_OUT, "config-*", *more)
         inside = root / Path(source).relative_to("/")
         shutil.copytree(source, inside, ignore=kept, symlinks=True, dirs_exist_ok=True)
     for file in (binary, Path("/bin/busybox")):

@@ -49,15 +49,6 @@ class Call:
         """Return the error that names the node, what is wrong and what to do."""
         return UnsupportedError(f"{self.label} ({g.operator(self.node)}): {why}; {remedy}.")
 
-    def one_output(self, others: str) -> None:
-        """Refuse further outputs.
-
-        Raises:
-            UnsupportedError: one of them is wanted.
-        """
-        if self.outputs > 1:
-            raise self.fail(f"its {others} is wanted", "use its first output only")
-
 
 # From a call and its operands, None for one that is absent, to one output or a tuple of them.
 Row: TypeAlias = Callable[..., Any]

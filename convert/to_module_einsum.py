@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from math import prod
 
-from midge.convert.to_module_call import Call
+import numpy as np
+
+from midge.convert.to_module_call import Call, beside
 from midge.core import ops
 from midge.core.tensor import Tensor
 
@@ -11,19 +13,13 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def einsum(call: Call, *operands: Tensor) -> Tensor:
-    """Return the sum of products that the equation names.
-
-    Raises:
-        UnsupportedError: an operand names an axis twice.
-    """
-    terms, output = _labels(call.get("equation"), operands)
-    for term in terms:
-        if len(set(term)) != len(term):
-            raise call.fail(f"{term!r} names an axis twice", "take the diagonal with Gather first")
-    y, have = operands[0], terms[0]
-    for index in range(1, len(operands)):
-        later = "".join(terms[index + 1 :]) + output
-        y, have = _product(y, have, operands[index], terms[index], later)
+    """Return the sum of products that the equation names."""
+    named, output = _labels(call.get("equation"), operands)
+    given = [_diagonal(x, term) for x, term in zip(operands, named, strict=True)]
+    y, have = given[0]
+    for index, (x, term) in enumerate(given[1:], 1):
+        later = "".join(t for _, t in given[index + 1 :]) + output
+        y, have = _product(y, have, x, term, later)
     y, have = _summed(y, have, output)
     return ops.permute(y, [have.index(label) for label in output])
 
@@ -45,6 +41,20 @@ def _labels(equation: str, operands: Sequence[Tensor]) -> tuple[list[str], str]:
         for t, x in zip(terms, operands, strict=True)
     ]
     return filled, output.replace("...", dots)
+
+
+def _diagonal(x: Tensor, have: str) -> tuple[Tensor, str]:
+    """Take the diagonal of axes that have one name."""
+    while len(set(have)) != len(have):
+        name = next(n for n in have if have.count(n) > 1)
+        i, j = have.index(name), have.rindex(name)
+        rest = [d for d in range(x.ndim) if d not in (i, j)]
+        size = x.shape[i]
+        x = ops.permute(x, [i, j, *rest])
+        x = ops.reshape(x, (size * size, *x.shape[2:]))
+        x = ops.index_select(x, 0, beside(x, np.arange(size) * (size + 1), np.dtype(np.int64)))
+        have = name + "".join(have[d] for d in rest)
+    return x, have
 
 
 def _summed(x: Tensor, have: str, kept: str) -> tuple[Tensor, str]:

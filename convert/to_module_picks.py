@@ -1,5 +1,6 @@
 """Rows that pick or place elements by index: Gather, Scatter, TopK, OneHot, Resize, Einsum."""
 
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
 
@@ -11,7 +12,7 @@ from midge.convert.to_module_resize import resize
 from midge.core import ops
 from midge.core.backend import Array
 from midge.core.errors import InputError
-from midge.core.ops.index import INDEX_ADD, SCATTER_ADD
+from midge.core.ops.index import INDEX_ADD
 from midge.core.opspec import apply
 from midge.core.tensor import Tensor
 
@@ -55,14 +56,42 @@ def _gather_nd(call: Call, x: Tensor, indices: Tensor) -> Tensor:
     return ops.index_select(rows, 0, beside(x, flat, INT64))
 
 
-def _placed(call: Call, x: Tensor, added: Tensor, hit: Array) -> Tensor:
-    """Return x with values at the places that are hit: instead of x's, or added to them."""
-    reduction = call.get("reduction", "none")
-    if reduction == "add":
-        return x + added
-    if reduction != "none":
-        raise call.fail(f"its reduction is {reduction}", "use none or add")
-    return ops.where(beside(x, hit, BOOL), added, x)
+# What a scattered value becomes with the one that is there, by the attribute `reduction`.
+REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "none": lambda x, update: update,
+    "add": lambda x, update: x + update,
+    "mul": lambda x, update: x * update,
+    "max": ops.maximum,
+    "min": ops.minimum,
+}
+
+
+def _scattered(call: Call, rows: Tensor, flat: Array, parts: Tensor) -> Tensor:
+    """Return rows [n, ...] with parts [k, ...] put in at the places flat [k].
+
+    A place that is named several times meets its parts one after another.
+    """
+    reduce = REDUCTIONS[call.get("reduction", "none")]
+    rest = [1] * (rows.ndim - 1)
+    for taken in _rounds(flat):
+        part = ops.index_select(parts, 0, beside(rows, taken, INT64))
+        index = beside(rows, flat[taken], INT64)
+        placed = apply(INDEX_ADD, (part, index), {"dim": 0, "shape": rows.shape})
+        hit = np.zeros(len(rows), bool)
+        hit[flat[taken]] = True
+        rows = ops.where(beside(rows, hit.reshape(-1, *rest), BOOL), reduce(rows, placed), rows)
+    return rows
+
+
+def _rounds(flat: Array) -> Iterator[Array]:
+    """Yield indices into flat, none of whose places occurs twice, in order."""
+    order = np.argsort(flat, kind="stable")
+    sorted_ = flat[order]
+    first = np.searchsorted(sorted_, sorted_)  # of the equal ones
+    nth = np.empty(len(flat), np.int64)
+    nth[order] = np.arange(len(flat)) - first
+    for i in range(int(nth.max(initial=-1)) + 1):
+        yield np.flatnonzero(nth == i)
 
 
 def _scatter_nd(call: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
@@ -71,24 +100,16 @@ def _scatter_nd(call: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tens
     flat = _flat(indices, x.shape[:depth]).reshape(-1)
     rows = ops.reshape(x, (prod(x.shape[:depth]), *rest))
     parts = ops.reshape(updates, (len(flat), *rest))
-    index = beside(x, flat, INT64)
-    added = apply(INDEX_ADD, (parts, index), {"dim": 0, "shape": rows.shape})
-    hit = np.zeros(len(rows), bool)
-    hit[flat] = True
-    y = _placed(call, rows, added, hit.reshape(-1, *[1] * len(rest)))
-    return ops.reshape(y, x.shape)
+    return ops.reshape(_scattered(call, rows, flat, parts), x.shape)
 
 
 def _scatter_elements(call: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     dim = axis_of(call, x.ndim)
-    index = _positive(array(indices), x.shape[dim])
-    attributes = {"dim": dim, "shape": x.shape}
-    added = apply(SCATTER_ADD, (updates, beside(x, index, INT64)), attributes)
-    hit = np.zeros(x.shape, bool)
-    places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
-    places[dim] = index
-    hit[tuple(places)] = True
-    return _placed(call, x, added, hit)
+    places = list(np.indices(indices.shape))
+    places[dim] = _positive(array(indices), x.shape[dim])
+    flat = np.ravel_multi_index(tuple(places), x.shape).reshape(-1)
+    rows, parts = (ops.reshape(t, (-1,)) for t in (x, updates))
+    return ops.reshape(_scattered(call, rows, flat, parts), x.shape)
 
 
 def _top_k(call: Call, x: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import reduce
+from typing import Literal
 
 import numpy as np
 
-from midge.convert.to_module_call import Call, Ints, Table, beside, root
+from midge.convert.to_module_call import Call, Ints, Table, array, beside, root
 from midge.convert.to_module_layers import Sliding, padded, sliding
 from midge.core import ops
 from midge.core.backend import Array
@@ -51,10 +52,35 @@ def _behind(sizes: Ints, window: Sliding, out: Ints) -> Ints:
     return tuple(max(a, r) for a, r in zip(window.after, reached, strict=True))
 
 
-def _max_pool(call: Call, x: Tensor) -> Tensor:
-    call.one_output("Indices")
+def _max_pool(call: Call, x: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    """Return the largest elements and, where they are wanted, the places of the first of them."""
     if x.dtype.kind != "f":  # codes: float32 holds them exactly
-        return ops.cast(_max_pool(call, ops.cast(x, "float32")), x.dtype)
+        y = ops.cast(_largest(call, ops.cast(x, "float32")), x.dtype)
+    else:
+        y = _largest(call, x)
+    return y if call.outputs == 1 else (y, _places(call, x))
+
+
+def _places(call: Call, x: Tensor) -> Tensor:
+    """Return where in x each window has its largest element, counted over the whole tensor."""
+    window, out = _window(call, x)
+    sizes = x.shape[2:]
+    order: Literal["F", "C"] = "F" if call.get("storage_order", 0) else "C"
+    one: Array = np.arange(np.prod(sizes)).reshape(sizes, order=order)
+    images = np.arange(np.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(sizes))
+    around = [(0, 0), (0, 0), *zip(window.before, _behind(sizes, window, out), strict=True)]
+    values: Array = np.pad(array(x.detach()).astype(np.float64), around, constant_values=-np.inf)
+    places: Array = np.pad(images * one.size + one, around)
+    best: Array = np.full((*x.shape[:2], *out), -np.inf)
+    found = np.zeros(best.shape, np.int64)
+    for _, place in window.taps(out):
+        part = values[(..., *place)]
+        found = np.where(part > best, places[(..., *place)], found)
+        best = np.maximum(part, best)
+    return beside(x, found, np.dtype(np.int64))
+
+
+def _largest(call: Call, x: Tensor) -> Tensor:
     window, out = _window(call, x)
     if not _fits(x, window, out):
         return _by_taps(x, window, out, -np.inf, ops.maximum)

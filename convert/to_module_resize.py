@@ -36,8 +36,6 @@ def resize(
     for dim, axis in _axes(call, x, roi, scales, sizes).items():
         if not axis.changes:
             continue
-        if call.get("antialias", 0) and axis.scale < 1:
-            raise call.fail("its antialias is set", "export it without antialias")
         along = _nearest if call.get("mode", "nearest") == "nearest" else _weighted
         x = along(call, x, dim, axis)
     return x
@@ -69,8 +67,6 @@ def _axes(
         spans = [(float(start), float(end)) for start, end in edges]
     found = {}
     for d, n, m, scale, span in zip(dims, before, after, factors, spans, strict=True):
-        if mode == "align_corners" and abs(scale * n - m) > MISFIT:
-            raise call.fail(f"it aligns corners and scales {n} by {scale:.6g}", "give sizes")
         found[d] = Axis(n, m, scale, span)
     return found
 

@@ -1,4 +1,4 @@
-"""Networks on a processor that is not there: `python tests/bench/emulated.py`.
+"""Networks on a processor that is not there: `python tests/bench/emulated.py > docs/vnni.md`.
 
 Boots Linux in Bochs, which emulates an Ice Lake with AVX512-VNNI instruction by instruction, and
 runs there the C of each network on every instruction set, ONNX Runtime on the same file, and other
@@ -25,6 +25,7 @@ import numpy as np
 import x86
 import x86_bits
 
+from midge.cli.machine import versions
 from midge.convert import bench_worker
 from midge.convert.bench_peers import ENGINES, installed, peers_python
 from midge.convert.compile import random_inputs, read_plan
@@ -72,7 +73,7 @@ int main(int argc, char **argv) {
 }
 """
 LEFT_OUT = ("test", "tests", "idlelib", "tkinter", "ensurepip", "pip", "setuptools")
-DEVICES = ("*_gpu*", "*_npu*", "*.pyi")
+DEVICES = ("libopenvino_intel_gpu*", "libopenvino_intel_npu*", "*.pyi")
 
 
 def prepare(network: x86.Network, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -217,6 +218,32 @@ def row(found: dict[str, Any], rival: dict[str, int]) -> str:
     )
 
 
+def page(found: list[dict[str, Any]], options: argparse.Namespace) -> Iterator[str]:
+    """Yield the lines of docs/vnni.md."""
+    known = {**versions(), **installed(options.python)}
+    yield from (
+        "# AVX512-VNNI, emulated",
+        "",
+        "`python tests/bench/emulated.py > docs/vnni.md` writes this page; nothing here is typed.",
+        "",
+        f"Bochs emulates the processor ({options.cpu}) one instruction after another: what runs on "
+        "it computes the bits that the processor's manuals define. C and ONNX Runtime, with all its "
+        "optimizations and no other option, computed the same random inputs; every output byte was "
+        "compared with the integer executor, of float32 networks with the first row.",
+        "",
+        "Instructions are those of one inference on one thread, in millions, the kernel's and an "
+        "engine's Python call included. **They are no time:** instructions differ in what they "
+        "cost, and an emulator has no caches to miss.",
+        "",
+        f"{', '.join(f'{name} {version}' for name, version in known.items())}",
+        "",
+        "| network | program | instructions | x ONNX Runtime | bytes | differ |",
+        "|---|---|--:|--:|--:|--:|",
+    )
+    rival = {f["network"]: f["instructions"] for f in found if f["what"] == "onnxruntime"}
+    yield from (row(f, rival) for f in found)
+
+
 def main() -> int:
     """Run and print Markdown; return 1 where a byte differs."""
     networks = {f"{n.name}, {n.kind}": n for n in x86.NETWORKS if n.name != "one Relu"}
@@ -256,11 +283,7 @@ def main() -> int:
         for answer in boot(folder, options):
             found.append(answer)
             print(json.dumps(answer), file=sys.stderr, flush=True)
-    rival = {f["network"]: f["instructions"] for f in found if f["what"] == "onnxruntime"}
-    print(f"Instructions of one inference on an emulated {options.cpu}, in millions.\n")
-    print("| network | program | instructions | x ONNX Runtime | bytes | differ |")
-    print("|---|---|--:|--:|--:|--:|")
-    print("\n".join(row(f, rival) for f in found))
+    print("\n".join(page(found, options)))
     return 1 if any(f.get("differ") and f["what"].startswith("C ") for f in found) else 0
 
 

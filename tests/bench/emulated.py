@@ -227,9 +227,9 @@ def page(found: list[dict[str, Any]], options: argparse.Namespace) -> Iterator[s
         "`python tests/bench/emulated.py > docs/vnni.md` writes this page; nothing here is typed.",
         "",
         f"Bochs emulates the processor ({options.cpu}) one instruction after another: what runs on "
-        "it computes the bits that the processor's manuals define. C and ONNX Runtime, with all its "
-        "optimizations and no other option, computed the same random inputs; every output byte was "
-        "compared with the integer executor, of float32 networks with the first row.",
+        "it computes the bits that the processor's manuals define. C and ONNX Runtime, with all "
+        "its optimizations and no other option, computed the same random inputs; every output byte "
+        "was compared with the integer executor, of float32 networks with the first row.",
         "",
         "Instructions are those of one inference on one thread, in millions, the kernel's and an "
         "engine's Python call included. **They are no time:** instructions differ in what they "

@@ -33,7 +33,7 @@ from midge.convert.lower_params import (
     is_quantize,
     real_constant,
 )
-from midge.convert.lower_pools import POOLS
+from midge.convert.lower_pools import POOLS, float_softmax
 from midge.convert.lower_prelu import PRELU
 from midge.convert.lower_program import Program, Stored
 from midge.convert.lower_real import Reals, no_form
@@ -258,6 +258,9 @@ class Lowering:
                 raise InputError(f"tensor {value.name!r} is a constant that nothing computes with.")
             return self._quantize_real(value, target)
         if not in_codes(self, value):
+            return self._quantize_real(value, target)
+        if why := float_softmax(node, target.params):
+            self.notices.append(why)
             return self._quantize_real(value, target)
         bounds = limits_of(node)
         if bounds is not None and node.inputs[0] is not None:

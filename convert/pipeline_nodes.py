@@ -8,6 +8,7 @@ import onnx_ir as ir
 from midge.convert import graph as g
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
+from midge.convert.given_codes import converts
 from midge.convert.passes.base import PassRecord
 from midge.convert.passes.drop_softmax import DropSoftmax, drop_notices
 from midge.convert.quantize_report import QuantizeOptions
@@ -50,8 +51,8 @@ def canonical(model: ir.Model, lines: list[str], drop_softmax: bool) -> list[Pas
 
 
 def nodes_by_name(model: ir.Model) -> dict[str, str]:
-    """Return operator by node name of the main graph."""
-    return {g.label(n): g.operator(n) for n in model.graph}
+    """Return operator by node name of the main graph, but for what only converts codes."""
+    return {g.label(n): g.operator(n) for n in model.graph if not converts(n)}
 
 
 def with_folded(

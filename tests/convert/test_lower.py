@@ -6,6 +6,8 @@ import pytest
 
 from midge.convert.executor import Executor
 from midge.convert.lower import lower
+from midge.convert.onnx_out import to_proto
+from midge.convert.ort import make_session, run
 from midge.convert.plan import Conv2d, FullyConnected, Table
 from midge.core.errors import InputError, UnsupportedError
 
@@ -217,12 +219,17 @@ def test_a_sum_that_could_leave_int32_is_refused_by_channel(qdq):
     assert "output channel 1 can reach" in message
 
 
-def test_a_softmax_of_another_scale_is_refused(qdq):
+def test_a_softmax_of_another_scale_is_computed_in_float_and_said(qdq):
     graph = qdq(0)
-    y = graph.node("Softmax", [graph.input([1, 8])], axis=-1)
-    message = refusal(graph, graph.quantized(y, (np.float32(1 / 255), 0)))
-    assert "not 1/256" in message
-    assert "midge quantize" in message
+    y = graph.node("Softmax", [graph.input([4, 8])], axis=-1)
+    model = graph.output(graph.quantized(y, (np.float32(1 / 255), 0))).model()
+    plan = lower(model, name="g")
+    x = np.random.default_rng(1).normal(0, 2, (4, 8)).astype(np.float32)
+    want = run(make_session(to_proto(model), level="none"), {model.graph.inputs[0].name: x})
+    # Not its own integer form, which cuts 1 / scale to a whole number.
+    np.testing.assert_array_equal(Executor(plan).run([x])[0], want[0])
+    assert "SoftmaxF32" in [type(op.params).__name__ for op in plan.ops]
+    assert any("not 1/256" in line for line in plan.notices)
 
 
 def test_a_bias_of_another_scale_is_refused(qdq):

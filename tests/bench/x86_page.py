@@ -68,7 +68,8 @@ def _body(facts: Facts) -> Iterator[str]:
     if not any(VNNI in level for level in facts["peaks"]):
         yield (
             "**This processor has no VNNI.** The tables compare AVX2 with AVX2: they say nothing "
-            "about processors with AVX512-VNNI or AVX-VNNI."
+            "about processors with AVX512 or AVX-VNNI. `docs/vnni.md` counts instructions on an "
+            "emulated one."
         )
         yield ""
     shown = "; ".join(f"{name} {rate:.0f}" for name, rate in facts["peaks"].items())

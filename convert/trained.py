@@ -1,12 +1,10 @@
 """Writes what training made as ONNX: a float module, and its QAT twin with the same bits."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import onnx_ir as ir
 
-from midge.convert import graph as g
 from midge.convert.canonical import canonicalize
 from midge.convert.from_trace import trace_to_onnx, verify_export
 from midge.convert.onnx_out import checked_bytes, write_files, write_model
@@ -17,8 +15,6 @@ from midge.convert.saturation import saturation_of
 from midge.core import Tensor, nn
 from midge.core.trace import trace
 from midge.quant.qat import QATModel
-from midge.quant.rules import Kind, rule_of
-from midge.quant.scheme import QuantParams
 
 
 def write_float(model: nn.Module, example_input: Tensor, path: str | Path, name: str) -> ir.Model:
@@ -63,8 +59,7 @@ def write_trained(
     graph = trace_to_onnx(export.graph, name)
     before = {node.name or "": node.op_type for node in graph.graph}
     records = canonicalize(graph)
-    params = _with_moved(graph, export.params)
-    quantized = quantize_graph(graph, params, export.layers, io_type=io_type)
+    quantized = quantize_graph(graph, export.params, export.layers, io_type=io_type)
     data = checked_bytes(quantized.model, path)
     saturation = saturation_of(quantized.model)
     coverage = with_folded(saturation.marked(quantized.coverage), records, before)
@@ -87,14 +82,3 @@ def write_trained(
     write_files({path: data, parameters: as_json(record)})
     lines = quantized.notices + saturation.notices()
     return QuantizeReport(path, parameters, coverage, lines, 0, saturation=saturation)
-
-
-def _with_moved(graph: ir.Model, params: Mapping[str, QuantParams]) -> dict[str, QuantParams]:
-    """Add the parameters of tensors that only the file has: before what moves their codes."""
-    full = dict(params)
-    for node in reversed(list(graph.graph)):
-        y, x = node.outputs[0], node.inputs[0] if node.inputs else None
-        moves = rule_of(node.op_type).kind == Kind.SAME_SCALE
-        if moves and x is not None and y.name in full and g.is_float(x):
-            full.setdefault(g.name_of(x), full[g.name_of(y)])
-    return full

@@ -186,37 +186,6 @@ class AddCodes(Function):
         return Tensor(live * ctx.ratios[0]), Tensor(live * ctx.ratios[1]), None, None, None, None
 
 
-class MulCodes(Function):
-    """Quantized Mul of two centred tensors, broadcast as NumPy does."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, A: Tensor, B: Tensor, a: QuantParams, b: QuantParams, y: QuantParams
-    ) -> Tensor:
-        """R1 on the products, as quant.arithmetic.mul."""
-        m = arithmetic.multiplier(a.scale, b.scale, y.scale)
-        codes = arithmetic.requantize(A.array * B.array, m, y)
-        ctx.save = A.array, B.array, m, unsaturated(codes, y)
-        return Tensor(centre(codes, y))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        """M times the other operand inside the range."""
-        A, B, m, mask = ctx.save
-        live = grad.array * mask * m
-        gA, gB = (_to_shape(live * other, x.shape) for x, other in ((A, B), (B, A)))
-        return Tensor(gA), Tensor(gB), None, None, None
-
-
-def _to_shape(x: Array, shape: tuple[int, ...]) -> Array:
-    """Sum over the axes along which an operand was broadcast."""
-    more = x.ndim - len(shape)
-    axes = tuple(range(more))
-    axes += tuple(more + i for i, n in enumerate(shape) if n == 1 and x.shape[more + i] != 1)
-    return x.sum(axis=axes, keepdims=True).reshape(shape) if axes else x
-
-
 class AverageCodes(Function):
     """R1 of an average pool, from the float average of the centred codes.
 

@@ -91,9 +91,6 @@ class QATModel(nn.Module):
         if slots in self._portable:
             return self._portable[slots]
         ranges = self.ranges.array[list(slots)]
-        seen = ranges[~np.isnan(ranges).any(axis=1)]
-        if self.training and len(seen):  # others of a group come later in the first batch
-            ranges = seen
         if np.isnan(ranges).any():
             raise InputError(
                 f"{value}: no range observed yet; run at least one batch in train() mode."

@@ -8,11 +8,8 @@ from midge.core.trace import TraceGraph
 from midge.core.tracer import TraceNode
 
 ACCUMULATE = ("conv2d", "linear")
-SAME_SCALE = (
-    *("max_pool2d", "amax", "reshape", "permute", "slice", "relu", "clip", "pad", "concat"),
-)
-PAIRS = ("add", "sub", "mul")
-REQUANTIZE = (*PAIRS, "avg_pool2d", "global_avg_pool2d", "mean", "sigmoid", "tanh")
+SAME_SCALE = ("max_pool2d", "reshape", "permute", "slice", "relu", "clip", "pad", "concat")
+REQUANTIZE = ("add", "sub", "avg_pool2d", "global_avg_pool2d", "sigmoid", "tanh")
 LIMITED = ("conv2d", "linear", "add", "sub")  # operators that a following Relu or Clip fuses into
 
 
@@ -159,11 +156,8 @@ def _assign_slots(trace: TraceGraph, steps: list[Step]) -> QATGraph:
     for step in steps:
         op = step.node.op
         if op in ACCUMULATE or op in REQUANTIZE:
-            if op in PAIRS:
-                _refuse_constants(step.node, trace)
             step.slot = new_slot(step.output)
         elif op in SAME_SCALE:
-            _refuse_constants(step.node, trace)
             for name in _activations(step.node, trace):
                 parent[root(name)] = root(step.output)
         elif op == "softmax":
@@ -183,16 +177,6 @@ def _assign_slots(trace: TraceGraph, steps: list[Step]) -> QATGraph:
         if root(value) in loose and slots[value]:
             raise UnsupportedError(f"{value}: a softmax output cannot share its scale by concat.")
     return QATGraph(trace, steps, inputs, slots, names)
-
-
-def _refuse_constants(node: TraceNode, trace: TraceGraph) -> None:
-    """Refuse a constant operand: as codes of its own it would cost more than it does in a layer."""
-    name = next((n for n in node.inputs if n in trace.constants), None)
-    if name is not None:
-        raise UnsupportedError(
-            f"{node.name} ({node.op}): its operand {name!r} is a constant, which QAT does not "
-            "quantize; make it part of a layer or a batch norm before it."
-        )
 
 
 def _activations(node: TraceNode, trace: TraceGraph) -> list[str]:

@@ -7,14 +7,12 @@ import numpy as np
 
 from midge.core.backend import to_numpy
 from midge.core.nn import functional as F
-from midge.core.ops import concat
 from midge.quant import arithmetic
 from midge.quant.fake_quant import (
     AddCodes,
     AverageCodes,
     EncodeWeight,
     LayerArithmetic,
-    MulCodes,
     QTensor,
     Requantize,
     SoftmaxCodes,
@@ -37,22 +35,6 @@ def limit(step: Step, low: float, high: float) -> tuple[float, float]:
     if step.high is not None:
         low, high = min(low, step.high), min(high, step.high)
     return low, high
-
-
-def limited(step: Step, y: QTensor) -> QTensor:
-    """Saturate at a fused Relu or Clip where its limits lie inside what y's codes can say.
-
-    They do where others share the scale, as the inputs of a concat.
-    """
-    p, ends = y.params, list[float | None]()
-    for bound, outermost in ((step.low, p.qmin), (step.high, p.qmax)):
-        code = (
-            outermost
-            if bound is None
-            else int(arithmetic.quantize(np.array([bound], np.float32), p)[0])
-        )
-        ends.append(None if code == outermost else float(code - p.zero_point))
-    return y if ends == [None, None] else QTensor(y.centred.clip(*ends), p)
 
 
 def encode(model: "QATModel", step: Step, x: QuantParams) -> WeightCodes:
@@ -78,7 +60,7 @@ def accumulate(model: "QATModel", step: Step, env: Env) -> QTensor:
     _observe_sums(model, step, acc.array, codes, x.params)
     y = model.params_of(step.output)
     m = arithmetic.multiplier(x.params.scale, codes.scale, y.scale)
-    return limited(step, QTensor(Requantize.apply(acc, B, LayerArithmetic(codes, m, y)), y))
+    return QTensor(Requantize.apply(acc, B, LayerArithmetic(codes, m, y)), y)
 
 
 def _observe_sums(
@@ -106,28 +88,13 @@ def add(model: "QATModel", step: Step, env: Env) -> QTensor:
         model.observe(step.slot, *limit(step, float(total.min()), float(total.max())))
     y = model.params_of(step.output)
     out = AddCodes.apply(a.centred, b.centred, a.params, b.params, y, subtract)
-    return limited(step, QTensor(out, y))
-
-
-def multiply(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Product of two activations, a gate of each channel for instance."""
-    a, b = (env[n or ""] for n in step.node.inputs[:2])
-    if model.training:
-        product = a.centred.array * b.centred.array
-        scale = float(a.params.scale) * float(b.params.scale)
-        model.observe(step.slot, float(product.min()) * scale, float(product.max()) * scale)
-    y = model.params_of(step.output)
-    return QTensor(MulCodes.apply(a.centred, b.centred, a.params, b.params, y), y)
+    return QTensor(out, y)
 
 
 def average(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Average pool, windowed or global, or a mean over any axes but the batch's."""
+    """Average pool, windowed or global."""
     x = env[step.node.inputs[0] or ""]
-    if step.node.op == "mean":
-        a = step.node.attributes
-        mean = x.centred.mean(a["dim"], a["keepdim"])
-        count = np.array(x.centred.array.size // max(mean.array.size, 1))
-    elif step.node.op == "global_avg_pool2d":
+    if step.node.op == "global_avg_pool2d":
         mean = F.adaptive_avg_pool2d(x.centred, 1)
         count = np.array(x.centred.shape[2] * x.centred.shape[3])
     else:
@@ -198,12 +165,6 @@ def _clip(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
     return inputs[0].clip(*bounds)
 
 
-def _slice(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
-    """Take a part, of every sample."""
-    ends = zip(a["starts"], a["stops"], a["steps"], strict=True)
-    return inputs[0][tuple(slice(*end) for end in ends)]
-
-
 def _pad(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
     """Pad with the code of the pad value."""
     value = np.array([a.get("value", 0.0)], np.float32)
@@ -213,24 +174,19 @@ def _pad(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
 
 RUN: dict[str, Callable[["QATModel", Step, Env], QTensor]] = {
     "add": add,
-    "amax": same_scale(lambda t, a, p: t[0].amax(a["dim"], a["keepdim"])),
     "avg_pool2d": average,
     "clip": same_scale(_clip),
-    "concat": same_scale(lambda t, a, p: concat(t, a["dim"])),
     "conv2d": accumulate,
     "global_avg_pool2d": average,
     "linear": accumulate,
     "max_pool2d": same_scale(
         lambda t, a, p: F.max_pool2d(t[0], a["kernel_size"], a["stride"], a["padding"])
     ),
-    "mean": average,
-    "mul": multiply,
     "pad": same_scale(_pad),
     "permute": same_scale(lambda t, a, p: t[0].permute(*a["dims"])),
     "relu": same_scale(lambda t, a, p: t[0].relu()),
     "reshape": same_scale(lambda t, a, p: t[0].reshape(t[0].shape[0], *a["shape"][1:])),
     "sigmoid": table,
-    "slice": same_scale(_slice),
     "softmax": softmax,
     "sub": add,
     "tanh": table,

@@ -10,7 +10,7 @@ from midge.convert.passes.convolve_transposed import ConvolveTransposed
 from midge.convert.passes.counted_pads import CountedPads
 from midge.convert.passes.explicit_pads import ExplicitPads
 from midge.convert.passes.flatten_depth import FlattenDepth
-from midge.convert.passes.fold_batch_norm import FoldBatchNorm
+from midge.convert.passes.fold_batch_norm import FoldBatchNorm, FoldNormsAlone
 from midge.convert.passes.fold_constants import FoldConstants
 from midge.convert.passes.fold_pads import FoldPads
 from midge.convert.passes.fuse_layer_norm import FuseLayerNorm
@@ -43,32 +43,45 @@ PASSES: tuple[type[Pass], ...] = (
     RemoveDead,
     InferShapes,
 )
+# What training computes stays as it is, but for what changes no code.
+TRAINED: tuple[type[Pass], ...] = tuple(
+    FoldNormsAlone if p is FoldBatchNorm else p
+    for p in PASSES
+    if p not in (ClampMasks, RemoveIdentities, FuseLayerNorm)
+)
 # Rewritings into more nodes; they wait until there is nothing left to fold into the one.
 LATE: tuple[type[Pass], ...] = (ConvolveTransposed, FlattenDepth, SplitMatMul)
 MAX_ROUNDS = 8  # each round opens at most a few more chances; two or three are usual
 
 
-def canonicalize(model: ir.Model, requested: tuple[type[Pass], ...] = ()) -> list[PassRecord]:
+def canonicalize(
+    model: ir.Model,
+    requested: tuple[type[Pass], ...] = (),
+    passes: tuple[type[Pass], ...] = PASSES,
+) -> list[PassRecord]:
     """Run every pass until none changes the model, in place.
 
     Args:
         model: as read.
         requested: passes that users ask for, run once when the others have settled.
+        passes: that are run until none changes the model.
 
     Returns:
         A record for each node that was folded, or kept with a reason.
     """
     records: dict[str, PassRecord] = {}
-    _settle(model, records)
+    _settle(model, records, passes)
     for more in (requested, LATE):
         if _run(more, model, records):
-            _settle(model, records)
+            _settle(model, records, passes)
     return list(records.values())
 
 
-def _settle(model: ir.Model, records: dict[str, PassRecord]) -> None:
+def _settle(
+    model: ir.Model, records: dict[str, PassRecord], passes: tuple[type[Pass], ...]
+) -> None:
     for _ in range(MAX_ROUNDS):
-        if not _run(PASSES, model, records):
+        if not _run(passes, model, records):
             break
 
 

@@ -5,14 +5,14 @@ a number for one that is a constant of one element.
 """
 
 from collections.abc import Callable
-from math import erf, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from midge.convert import graph as g
-from midge.quant.functions import sigmoid
+from midge.quant import functions
 
 Array = g.Array
 Function = Callable[..., Array]
@@ -23,15 +23,10 @@ def _hard_sigmoid(alpha: float, beta: float) -> Function:
     return lambda x: np.clip(alpha * x + beta, 0, 1)
 
 
-def _erf(x: Array) -> Array:
-    y: Array = np.vectorize(erf, otypes=[np.float64])(x)
-    return y
-
-
 def _gelu(node: ir.Node) -> Function:
     if g.attribute(node, "approximate", "none") == "tanh":
         return lambda x: 0.5 * x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    return lambda x: 0.5 * x * (1 + _erf(x / sqrt(2)))
+    return lambda x: 0.5 * x * (1 + functions.erf(x / sqrt(2)))
 
 
 def _softplus(x: Array) -> Array:
@@ -49,7 +44,7 @@ def _real(node: ir.Node, name: str, default: float) -> float:
 
 def _bounds(node: ir.Node) -> Function:
     low, high = (g.scalar(g.operand(node, i)) for i in (1, 2))
-    return lambda x: np.clip(x, -np.inf if low is None else low, np.inf if high is None else high)
+    return lambda x: functions.clip(x, low, high)
 
 
 def _shrink(node: ir.Node) -> Function:
@@ -63,36 +58,7 @@ def _plain(function: Any) -> Row:
 
 
 UNARY: dict[str, Row] = {
-    **{
-        name: _plain(function)
-        for name, function in {
-            "Abs": np.abs,
-            "Acos": np.arccos,
-            "Acosh": np.arccosh,
-            "Asin": np.arcsin,
-            "Asinh": np.arcsinh,
-            "Atan": np.arctan,
-            "Atanh": np.arctanh,
-            "Ceil": np.ceil,
-            "Cos": np.cos,
-            "Cosh": np.cosh,
-            "Erf": _erf,
-            "Exp": np.exp,
-            "Floor": np.floor,
-            "Log": np.log,
-            "Neg": np.negative,
-            "Reciprocal": np.reciprocal,
-            "Round": np.rint,
-            "Sigmoid": sigmoid,
-            "Sign": np.sign,
-            "Sin": np.sin,
-            "Sinh": np.sinh,
-            "Softplus": _softplus,
-            "Sqrt": np.sqrt,
-            "Tan": np.tan,
-            "Tanh": np.tanh,
-        }.items()
-    },
+    **{name: _plain(function) for name, function in functions.UNARY.items()},
     "Celu": lambda node: (
         lambda x: _elu(x, _real(node, "alpha", 1.0), scale=_real(node, "alpha", 1.0))
     ),
@@ -103,7 +69,8 @@ UNARY: dict[str, Row] = {
     "HardSwish": lambda node: lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "LeakyRelu": lambda node: lambda x: np.where(x < 0, _real(node, "alpha", 0.01) * x, x),
     "Mish": lambda node: lambda x: x * np.tanh(_softplus(x)),
-    "Relu": lambda node: lambda x: np.maximum(x, 0),
+    "Reciprocal": _plain(np.reciprocal),
+    "Relu": _plain(functions.relu),
     "Selu": lambda node: (
         lambda x: _elu(
             x,
@@ -111,42 +78,19 @@ UNARY: dict[str, Row] = {
             gamma=_real(node, "gamma", 1.05070102214813232421875),
         )
     ),
+    "Softplus": _plain(_softplus),
     "Softsign": lambda node: lambda x: x / (1 + np.abs(x)),
     "Shrink": _shrink,
-    "Swish": lambda node: lambda x: x * sigmoid(_real(node, "alpha", 1.0) * x),
+    "Swish": lambda node: lambda x: x * functions.sigmoid(_real(node, "alpha", 1.0) * x),
     "ThresholdedRelu": lambda node: lambda x: np.where(x > _real(node, "alpha", 1.0), x, 0),
 }
 
 # With a constant of one element, or of functions of the same tensor.
 BINARY: dict[str, Row] = {
-    name: _plain(function)
-    for name, function in {
-        "Add": np.add,
-        "Div": np.divide,
-        "Max": np.maximum,
-        "Min": np.minimum,
-        "Mul": np.multiply,
-        "PRelu": lambda x, slope: np.where(x < 0, slope * x, x),
-        "Pow": np.power,
-        "Sub": np.subtract,
-    }.items()
+    **{name: _plain(function) for name, function in functions.BINARY.items()},
+    "PRelu": _plain(lambda x, slope: np.where(x < 0, slope * x, x)),
 }
-# What gives truths or takes them; only inside of a larger function.
-TRUTHS: dict[str, Row] = {
-    name: _plain(function)
-    for name, function in {
-        "And": np.logical_and,
-        "Equal": np.equal,
-        "Greater": np.greater,
-        "GreaterOrEqual": np.greater_equal,
-        "Less": np.less,
-        "LessOrEqual": np.less_equal,
-        "Not": np.logical_not,
-        "Or": np.logical_or,
-        "Where": np.where,
-        "Xor": np.logical_xor,
-    }.items()
-}
+TRUTHS: dict[str, Row] = {name: _plain(function) for name, function in functions.TRUTHS.items()}
 FUNCTIONS = {**UNARY, **BINARY, **TRUTHS}
 
 

@@ -5,7 +5,7 @@ softshrink and whatever a user wrote by hand. One table rounds once where its no
 each, takes one step on the device, and leaves no operator of it in float.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,6 +70,18 @@ def find_tables(graph: ir.Graph, may_join: Callable[[ir.Node], bool]) -> dict[ir
         found[node] = table
         taken |= set(table.nodes)
     return found
+
+
+def tables_of_nodes(graph: ir.Graph, groups: Iterable[Iterable[str]]) -> dict[ir.Node, OneTable]:
+    """Return the functions that training made tables of, by their last node.
+
+    Args:
+        graph: canonical.
+        groups: names of the nodes of each; one that was merged into another is passed over.
+    """
+    by_name = {g.label(node): node for node in graph}
+    found = [OneTable(tuple(by_name[n] for n in names if n in by_name)) for names in groups]
+    return {table.nodes[-1]: table for table in found if table.nodes}
 
 
 def _grow(

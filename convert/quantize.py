@@ -52,6 +52,7 @@ def quantize_graph(
     op_types_to_quantize: Iterable[str] | None = None,
     refused: Mapping[str, str] | None = None,
     join_tables: bool = False,
+    tables: Iterable[Iterable[str]] | None = None,
     drop_dead_channels: bool = False,
 ) -> QuantizedGraph:
     """Quantize a graph; the one given is left as it is.
@@ -71,6 +72,7 @@ def quantize_graph(
         op_types_to_quantize: the only operators to quantize; None stands for all.
         refused: further nodes that stay in float -> why.
         join_tables: compute functions of one tensor by one table each, whatever their nodes.
+        tables: node names of each such function, where training has chosen them.
         drop_dead_channels: leave out channels that change no bit of the outputs.
 
     Raises:
@@ -86,6 +88,7 @@ def quantize_graph(
             op_types_to_quantize=op_types_to_quantize,
             refused=no,
             join_tables=join_tables,
+            tables=tables,
         )
         full = complete_params(selection, given)
         codes = layer_codes(selection, full, layers or {}, per_channel, limit)
@@ -130,11 +133,24 @@ def complete_params(
             source = producer.inputs[0]
             assert source is not None
             full[name] = full[g.name_of(source)]
-        elif name in params:
-            full[name] = params[name]
+        elif (given := _moved_to(value, params, selection)) is not None:
+            full[name] = given
         else:
             raise InputError(f"tensor {name!r} has no quantization parameters.")
     return full
+
+
+def _moved_to(
+    value: ir.Value, params: Mapping[str, QuantParams], selection: Selection
+) -> QuantParams | None:
+    """Return a value's parameters, or those of what moves its codes on and alone reads it."""
+    while g.name_of(value) not in params:
+        reader = g.sole_consumer(value)
+        rule = selection.quantized.get(reader) if reader is not None else None
+        if reader is None or rule is None or rule.kind != Kind.SAME_SCALE:
+            return None
+        value = reader.outputs[0]
+    return params[g.name_of(value)]
 
 
 def _write(

@@ -22,7 +22,7 @@ from midge.convert import graph as g
 from midge.convert.lower_params import dequantizes_activation
 from midge.convert.lower_prelu import channel_slopes
 from midge.convert.normalizations import normalizing
-from midge.convert.one_table import OneTable, find_tables
+from midge.convert.one_table import OneTable, find_tables, tables_of_nodes
 from midge.convert.passes.canonical_activations import limits
 from midge.convert.passes.fold_pads import pad_value
 from midge.core.errors import InputError, did_you_mean
@@ -113,6 +113,7 @@ def select(
     op_types_to_quantize: Iterable[str] | None = None,
     refused: Mapping[str, str] | None = None,
     join_tables: bool = False,
+    tables: Iterable[Iterable[str]] | None = None,
 ) -> Selection:
     """Choose what is quantized.
 
@@ -122,6 +123,7 @@ def select(
         op_types_to_quantize: the only operators to quantize; None stands for all.
         refused: further nodes that stay in float -> why.
         join_tables: compute functions of one tensor by one table each, whatever their nodes.
+        tables: node names of each such function, where training has chosen them.
 
     Raises:
         InputError: a name or an operator occurs nowhere in the model.
@@ -134,10 +136,11 @@ def select(
         wanted = op_types_to_quantize is None or node.op_type in op_types_to_quantize
         return wanted and g.label(node) not in why
 
-    tables = find_tables(model.graph, may_join) if join_tables else {}
-    ends = {node: end for end, table in tables.items() for node in table.nodes}
+    joined = find_tables(model.graph, may_join) if join_tables else {}
+    joined |= tables_of_nodes(model.graph, tables or ())
+    ends = {node: end for end, table in joined.items() for node in table.nodes}
     for node in model.graph:
-        table = tables.get(ends.get(node, node))
+        table = joined.get(ends.get(node, node))
         rule = rule_of(node.op_type) if table is None else TABLE
         given = operands_of(node, rule) if table is None else [table.source]
         reason = why.get(g.label(node)) or _obstacle(node, rule, given, op_types_to_quantize)

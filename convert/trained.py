@@ -5,7 +5,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from midge.convert.canonical import canonicalize
+from midge.convert.canonical import TRAINED, canonicalize
 from midge.convert.from_trace import trace_to_onnx, verify_export
 from midge.convert.onnx_out import checked_bytes, write_files, write_model
 from midge.convert.pipeline_nodes import with_folded
@@ -58,8 +58,10 @@ def write_trained(
     export = model.export()
     graph = trace_to_onnx(export.graph, name)
     before = {node.name or "": node.op_type for node in graph.graph}
-    records = canonicalize(graph)
-    quantized = quantize_graph(graph, export.params, export.layers, io_type=io_type)
+    records = canonicalize(graph, passes=TRAINED)
+    quantized = quantize_graph(
+        graph, export.params, export.layers, io_type=io_type, tables=export.tables
+    )
     data = checked_bytes(quantized.model, path)
     saturation = saturation_of(quantized.model)
     coverage = with_folded(saturation.marked(quantized.coverage), records, before)

@@ -38,6 +38,13 @@ class QTensor:
         shifted = self.centred.array + np.float32(self.params.zero_point)
         return shifted.astype(self.params.dtype)
 
+    def under(self, params: QuantParams) -> Tensor:
+        """Return centred codes under other parameters, as a range that training moves needs."""
+        if params == self.params:
+            return self.centred
+        moved: Tensor = QuantizeInput.apply(self.dequantize(), params)
+        return moved
+
     def dequantize(self) -> Tensor:
         """Real values (q - zero_point) * scale, float32, with gradient."""
         real: Tensor = Scale.apply(self.centred, self.params.scale)
@@ -208,6 +215,23 @@ class AverageCodes(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         """s_x / s_y inside the range."""
         return Tensor(grad.array * ctx.mask * ctx.ratio), None, None, None
+
+
+class Rescale(Function):
+    """R1 of exact products of centred codes, by one multiplier."""
+
+    @staticmethod
+    def forward(ctx: Any, acc: Tensor, m: Array, y: QuantParams) -> Tensor:
+        """quant.arithmetic.requantize."""
+        codes = arithmetic.requantize(acc.array, m, y)
+        ctx.mask, ctx.m = unsaturated(codes, y), m
+        return Tensor(centre(codes, y))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """A code changes by m per unit, inside the range."""
+        return Tensor(grad.array * ctx.mask * ctx.m), None, None
 
 
 class SoftmaxCodes(Function):

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from midge.core import Tensor, nn, no_grad
+from midge.core.backend import to_numpy
 from midge.core.errors import InputError
 from midge.core.trace import TraceGraph, trace
 from midge.quant import qat_ops
-from midge.quant.arithmetic import portable_sum_params
+from midge.quant.arithmetic import portable_sum_params, portable_table_params
 from midge.quant.fake_quant import QTensor, QuantizeInput
+from midge.quant.functions import Function
 from midge.quant.qat_graph import QATGraph, Step, build
 from midge.quant.scheme import SOFTMAX_PARAMS, QuantParams, WeightCodes, activation_params
 
@@ -31,11 +33,13 @@ class QATExport:
         graph: the float graph, batch norms included.
         params: activation parameters by value name.
         layers: integer weights by the name of the value that the layer's codes end in.
+        tables: names of the nodes of every function of one tensor, in order.
     """
 
     graph: TraceGraph
     params: dict[str, QuantParams]
     layers: dict[str, WeightCodes]
+    tables: tuple[tuple[str, ...], ...] = ()
 
 
 class QATModel(nn.Module):
@@ -66,6 +70,7 @@ class QATModel(nn.Module):
         # The trace holds the values of that moment; training moves the module's own tensors.
         self._own = graph.trace.constants | dict(model.named_buffers())
         self._own |= dict(model.named_parameters())
+        self._still: dict[str, Tensor] | None = None
         empty = np.full((len(graph.slot_names), 2), np.nan, np.float64)
         self.register_buffer("ranges", Tensor(empty))
 
@@ -73,7 +78,7 @@ class QATModel(nn.Module):
 
     def observe(self, slot: int, low: float, high: float) -> None:
         """Move a slot's range towards [low, high]; the first observation sets it."""
-        if not (self.training and self.observing and not self.frozen):
+        if not (self.training and self.observing and self._still is None):
             return
         ranges = self.ranges.array
         new = np.array([low, high])
@@ -84,14 +89,22 @@ class QATModel(nn.Module):
         ranges[slot] = new if np.isnan(old).any() else old + self.momentum * (new - old)
 
     def params_of(self, value: str) -> QuantParams:
-        """Parameters of a value: the union of its group's ranges, widened to hold 0."""
+        """Parameters of a value: the union of its group's ranges, widened to hold 0.
+
+        Those of a constant are from its own values.
+        """
+        if value not in self.graph.slots:
+            array = to_numpy(self.constants()[value].array)
+            return activation_params(float(array.min()), float(array.max()))
         slots = self.graph.slots[value]
         if not slots:
             return SOFTMAX_PARAMS
         if slots in self._portable:
             return self._portable[slots]
         ranges = self.ranges.array[list(slots)]
-        if np.isnan(ranges).any():
+        if self.training:  # the others of its group come later in the first batch
+            ranges = ranges[~np.isnan(ranges[:, 0])]
+        if not len(ranges) or np.isnan(ranges).any():
             raise InputError(
                 f"{value}: no range observed yet; run at least one batch in train() mode."
             )
@@ -112,7 +125,7 @@ class QATModel(nn.Module):
             params = self.params_of(value.name)
             env[value.name] = QTensor(QuantizeInput.apply(x, params), params)
         for step in self.graph.steps:
-            env[step.output] = qat_ops.RUN[step.node.op](self, step, env)
+            env[step.output] = qat_ops.run(self, step, env)
         outputs = tuple(env[v.name].dequantize() for v in self.graph.trace.outputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -121,18 +134,28 @@ class QATModel(nn.Module):
 
         W' = W * gamma / sqrt(var + eps), B' = beta + (B - mean) * gamma / sqrt(var + eps).
         """
-        W, B = (self._constant(n) for n in (*step.node.inputs[1:], None)[:2])
+        W, B = (self.constant(n) for n in (*step.node.inputs[1:], None)[:2])
         assert W is not None
         if step.norm is None:
             return W, B
-        gamma, beta, mean, var = (self._own[n or ""] for n in step.norm.inputs[1:5])
+        gamma, beta, mean, var = (self.constants()[n or ""] for n in step.norm.inputs[1:5])
         factor = gamma / (var + step.norm.attributes["eps"]).sqrt()
         shift = beta - mean * factor if B is None else beta + (B - mean) * factor
         return W * factor.reshape(-1, *[1] * (len(W.shape) - 1)), shift
 
-    def _constant(self, name: str | None) -> Tensor | None:
-        """The module's own parameter or buffer of this name, or the traced constant."""
-        return None if name is None else self._own[name]
+    def constants(self) -> dict[str, Tensor]:
+        """Parameters, buffers and traced constants by name; as finalize() found them, after it."""
+        return self._own if self._still is None else self._still
+
+    def constant(self, name: str | None) -> Tensor | None:
+        """Return the parameter, buffer or constant of this name."""
+        return None if name is None else self.constants()[name]
+
+    def function(self, step: Step) -> Function:
+        """Return the function of a table's step, of float64 values."""
+        region, constants = step.region, self.constants()
+        assert region is not None
+        return lambda x: region.double(x, constants)
 
     # -- the end of training ----------------------------------------------------------------------
 
@@ -145,7 +168,10 @@ class QATModel(nn.Module):
             InputError: a range was never observed.
         """
         self.eval()
+        used = self.graph.trace.constants
+        self._still = {n: self._own[n].detach().clone() for n in used}
         self._make_sums_portable()
+        self._make_tables_portable()
         with no_grad():
             for step in self.graph.steps:
                 if step.node.op in ("conv2d", "linear"):
@@ -156,11 +182,20 @@ class QATModel(nn.Module):
     def _make_sums_portable(self) -> None:
         """Raise the scale of a sum by a few float32 steps where ONNX Runtime rounds it apart."""
         for step in self.graph.steps:
-            if step.node.op in ("add", "sub"):
+            if step.region is None and step.node.op in ("add", "sub"):
                 a, b = (self.params_of(name or "") for name in step.node.inputs[:2])
                 y = self.params_of(step.output)
                 new = portable_sum_params(a, b, y, subtract=step.node.op == "sub")
                 if new != y and y not in (a, b):
+                    self._portable[self.graph.slots[step.output]] = new
+
+    def _make_tables_portable(self) -> None:
+        """Raise the scale of a table's result a little where float32 could round it apart."""
+        for step in self.graph.steps:
+            if step.region is not None:
+                x, y = self.params_of(step.region.source), self.params_of(step.output)
+                new = portable_table_params(self.function(step), x, y)
+                if new != y and y != x:
                     self._portable[self.graph.slots[step.output]] = new
 
     def export(self) -> QATExport:
@@ -169,11 +204,13 @@ class QATModel(nn.Module):
         Raises:
             InputError: finalize() was not called.
         """
-        if not self.frozen:
+        if self._still is None:
             raise InputError("The QAT model still trains; call finalize() before export().")
         params = {value: self.params_of(value) for value in self.graph.slots}
-        now = {name: self._own[name].detach() for name in self.graph.trace.constants}
-        return QATExport(replace(self.graph.trace, constants=now), params, dict(self.frozen))
+        graph = replace(self.graph.trace, constants=dict(self._still))
+        tables = [s.region.nodes for s in self.graph.steps if s.region is not None]
+        names = tuple(tuple(n.name for n in nodes) for nodes in tables)
+        return QATExport(graph, params, dict(self.frozen), names)
 
 
 def prepare_qat(

@@ -6,11 +6,16 @@ from dataclasses import dataclass, field
 from midge.core.errors import UnsupportedError
 from midge.core.trace import TraceGraph
 from midge.core.tracer import TraceNode
+from midge.quant.qat_tables import Region, find_regions
 
 ACCUMULATE = ("conv2d", "linear")
-SAME_SCALE = ("max_pool2d", "reshape", "permute", "slice", "relu", "clip", "pad", "concat")
-REQUANTIZE = ("add", "sub", "avg_pool2d", "global_avg_pool2d", "sigmoid", "tanh")
-LIMITED = ("conv2d", "linear", "add", "sub")  # operators that a following Relu or Clip fuses into
+SAME_SCALE = (
+    *("amax", "amin", "clip", "concat", "expand", "index_select", "max_pool2d", "maximum"),
+    *("minimum", "pad", "permute", "relu", "reshape", "slice"),
+)
+REQUANTIZE = ("add", "avg_pool2d", "global_avg_pool2d", "matmul", "mean", "mul", "sub", "sum")
+JOINED = ("concat", "maximum", "minimum")  # a constant among their operands shares their scale
+LIMITED = (*ACCUMULATE, "add", "mul", "sub")  # operators that a following Relu or Clip fuses into
 
 
 @dataclass(slots=True)
@@ -24,6 +29,7 @@ class Step:
         low: lower limit of a fused Relu or Clip, in real values.
         high: upper limit of a fused Clip.
         slot: index of its observed range, or -1 where the range is its input's or fixed.
+        region: the function of one tensor of which `node` is the last node, if it is one.
     """
 
     node: TraceNode
@@ -32,6 +38,7 @@ class Step:
     low: float | None = None
     high: float | None = None
     slot: int = -1
+    region: Region | None = None
 
 
 @dataclass(slots=True)
@@ -58,18 +65,23 @@ def build(trace: TraceGraph) -> QATGraph:
 
     Rules: a batch norm fuses into the Conv2d or Linear before it; a Relu or Clip fuses into the
     Conv2d, Linear, Add or Sub before it; each only where nothing else reads the value between.
-    Same-scale operators share the range of their inputs.
+    Elementwise nodes that are one function of one tensor are one step (qat_tables.py). Same-scale
+    operators share the range of their inputs.
 
     Raises:
         UnsupportedError: an operator has no quantized form.
     """
     readers = _readers(trace)
-    fused: set[str] = set()
+    regions = {r.nodes[-1].name: r for r in find_regions(trace)}
+    fused = {n.name for r in regions.values() for n in r.nodes} - set(regions)
     steps: list[Step] = []
     for node in trace.nodes:
         if node.name in fused:
             continue
-        step = Step(node, node.outputs[0])
+        step = Step(node, node.outputs[0], region=regions.get(node.name))
+        if step.region is not None:
+            steps.append(step)
+            continue
         if node.op in ACCUMULATE:
             _fuse(step, readers, fused, _take_norm)
         if node.op in LIMITED:
@@ -104,7 +116,7 @@ def _fuse(
 ) -> None:
     """Absorb the one reader of the step's output where `take` accepts it."""
     after = readers.get(step.output, [])
-    if len(after) == 1 and take(step, after[0]):
+    if len(after) == 1 and after[0].name not in fused and take(step, after[0]):
         fused.add(after[0].name)
         step.output = after[0].outputs[0]
 
@@ -155,18 +167,19 @@ def _assign_slots(trace: TraceGraph, steps: list[Step]) -> QATGraph:
     fixed: set[str] = set()
     for step in steps:
         op = step.node.op
-        if op in ACCUMULATE or op in REQUANTIZE:
+        _refuse(step, trace)
+        if step.region is not None or op in ACCUMULATE or op in REQUANTIZE:
             step.slot = new_slot(step.output)
         elif op in SAME_SCALE:
-            for name in _activations(step.node, trace):
+            moved = activations(step.node, trace)
+            for name in moved:
                 parent[root(name)] = root(step.output)
+            if op in JOINED and len(moved) < len(step.node.inputs):
+                step.slot = new_slot(step.output)  # of the constants
         elif op == "softmax":
             fixed.add(step.output)
         else:
-            raise UnsupportedError(
-                f"{step.node.name} ({op}): QAT has no quantized form for it; leave it out of the "
-                "module that is prepared, or replace it."
-            )
+            raise _no_form(step.node, "QAT has no quantized form for it")
     groups: dict[str, list[int]] = {}
     for value, slot in own.items():
         groups.setdefault(root(value), []).append(slot)
@@ -179,6 +192,30 @@ def _assign_slots(trace: TraceGraph, steps: list[Step]) -> QATGraph:
     return QATGraph(trace, steps, inputs, slots, names)
 
 
-def _activations(node: TraceNode, trace: TraceGraph) -> list[str]:
-    """Inputs that are no constants."""
+def _no_form(node: TraceNode, why: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{node.name} ({node.op}): {why}; leave it out of the module that is prepared, or replace "
+        "it."
+    )
+
+
+def _refuse(step: Step, trace: TraceGraph) -> None:
+    """Refuse what has a quantized form in other cases only.
+
+    Raises:
+        UnsupportedError: naming the node.
+    """
+    node, a = step.node, step.node.attributes
+    if trace.values[node.outputs[0]].dtype != "float32":
+        raise _no_form(node, "QAT has no quantized form for results that are no float32")
+    if node.op in ("mean", "sum", "amax", "amin") and 0 in a["dim"]:
+        raise _no_form(node, "QAT keeps the batch, which it reduces")
+    if node.op == "matmul" and len(activations(node, trace)) < 2:
+        raise _no_form(node, "QAT multiplies by constant matrices in a Linear only")
+    if node.op == "linear" and len(trace.values[node.inputs[0] or ""].shape) != 2:
+        raise _no_form(node, "QAT has a Linear of matrices [N, features] only")
+
+
+def activations(node: TraceNode, trace: TraceGraph) -> list[str]:
+    """Return the inputs that are no constants."""
     return [n for n in node.inputs if n is not None and n not in trace.constants]

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from midge.core.backend import to_numpy
+from midge.core.errors import InputError
 from midge.core.nn import functional as F
+from midge.core.ops import concat, index_select, maximum, minimum
 from midge.quant import arithmetic
 from midge.quant.fake_quant import (
     AddCodes,
@@ -14,12 +16,13 @@ from midge.quant.fake_quant import (
     EncodeWeight,
     LayerArithmetic,
     QTensor,
+    QuantizeInput,
     Requantize,
+    Rescale,
     SoftmaxCodes,
     TableCodes,
 )
-from midge.quant.functions import TRAINABLE
-from midge.quant.qat_graph import Step
+from midge.quant.qat_graph import JOINED, Step
 from midge.quant.scheme import QuantParams, WeightCodes, quantize_weights
 
 if TYPE_CHECKING:
@@ -78,27 +81,63 @@ def _observe_sums(
     model.observe(step.slot, *limit(step, low, high))
 
 
+def operands(model: "QATModel", step: Step, env: Env) -> list[QTensor]:
+    """Return what an operator reads as codes; a constant gets parameters of its own values."""
+    found = []
+    for name in step.node.inputs[:2]:
+        if name in env:
+            found.append(env[name])
+            continue
+        params = model.params_of(name or "")
+        found.append(QTensor(QuantizeInput.apply(model.constant(name), params), params))
+    return found
+
+
 def add(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Sum or difference of two activations."""
+    """Sum or difference, of two activations or of one and a constant."""
     subtract = step.node.op == "sub"
-    a, b = (env[n or ""] for n in step.node.inputs[:2])
+    a, b = operands(model, step, env)
     if model.training:
         A, B = (arithmetic.dequantize(t.codes, t.params) for t in (a, b))
         total = A - B if subtract else A + B
         model.observe(step.slot, *limit(step, float(total.min()), float(total.max())))
     y = model.params_of(step.output)
-    out = AddCodes.apply(a.centred, b.centred, a.params, b.params, y, subtract)
-    return QTensor(out, y)
+    shape = np.broadcast_shapes(a.centred.shape, b.centred.shape)
+    A, B = (t.centred.expand(*shape) for t in (a, b))
+    return QTensor(AddCodes.apply(A, B, a.params, b.params, y, subtract), y)
+
+
+def multiply(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Product element by element, or of matrices: exact, then R1."""
+    a, b = operands(model, step, env)
+    if step.node.op == "mul":
+        acc = a.centred * b.centred
+    else:
+        # Products of centred codes are below 2^16: 256 of them sum up exactly in float32.
+        dtype = np.float32 if a.centred.shape[-1] <= 256 else np.float64
+        acc = a.centred.to(dtype) @ b.centred.to(dtype)
+    if model.training:
+        scale = float(a.params.scale) * float(b.params.scale)
+        ends = float(acc.array.min()) * scale, float(acc.array.max()) * scale
+        model.observe(step.slot, *limit(step, *ends))
+    y = model.params_of(step.output)
+    m = arithmetic.multiplier(a.params.scale, b.params.scale, y.scale)
+    return QTensor(Rescale.apply(acc, m, y), y)
 
 
 def average(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Average pool, windowed or global."""
+    """Average pool, windowed or global, or a mean or sum over axes."""
     x = env[step.node.inputs[0] or ""]
+    a = step.node.attributes
     if step.node.op == "global_avg_pool2d":
         mean = F.adaptive_avg_pool2d(x.centred, 1)
         count = np.array(x.centred.shape[2] * x.centred.shape[3])
+    elif step.node.op in ("mean", "sum"):
+        reduced = getattr(x.centred, step.node.op)(a["dim"], keepdim=a["keepdim"])
+        mean, count = reduced, np.array(1)
+        if step.node.op == "mean":
+            count = np.array(np.prod([x.centred.shape[d] for d in a["dim"]]))
     else:
-        a = step.node.attributes
         args = (a["kernel_size"], a["stride"], a["padding"])
         mean = F.avg_pool2d(x.centred, *args, count_include_pad=a["count_include_pad"])
         count = _counts(a, x.centred.shape, mean.shape)
@@ -131,12 +170,21 @@ def softmax(model: "QATModel", step: Step, env: Env) -> QTensor:
 
 
 def table(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """A unary function by its 256 codes."""
-    x = env[step.node.inputs[0] or ""]
-    real = getattr(x.dequantize(), step.node.op)()
+    """A function of one tensor by its 256 codes."""
+    assert step.region is not None
+    x, function = env[step.region.source], model.function(step)
+    real = step.region.real(x.dequantize(), model.constants())
     model.observe(step.slot, float(real.array.min()), float(real.array.max()))
     y = model.params_of(step.output)
-    codes = arithmetic.table(TRAINABLE[step.node.op], x.params, y)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(function(arithmetic.reals(x.params))).all()
+    if not finite:
+        low, high = arithmetic.reals(x.params)[[0, -1]]
+        raise InputError(
+            f"{step.output}: its function is no finite number somewhere in {low:.4g}..{high:.4g}, "
+            "the range of its input in 8 bits; bound that input, by clip for example."
+        )
+    codes = arithmetic.table(function, x.params, y)
     return QTensor(TableCodes.apply(real, x.codes, codes, x.params, y), y)
 
 
@@ -144,8 +192,20 @@ def same_scale(function: Callable[..., Any]) -> Callable[["QATModel", Step, Env]
     """An operator that moves codes: it runs on the centred codes as on real values."""
 
     def run(model: "QATModel", step: Step, env: Env) -> QTensor:
-        inputs = [env[n].centred for n in step.node.inputs if n in env]
+        constants = [model.constant(n) for n in step.node.inputs if n and n not in env]
+        joined = step.node.op in JOINED
+        if joined and constants:
+            ends = [(float(c.array.min()), float(c.array.max())) for c in constants]
+            model.observe(step.slot, min(e[0] for e in ends), max(e[1] for e in ends))
         params = model.params_of(step.output)
+        inputs = []
+        for name in step.node.inputs:
+            if name in env:
+                inputs.append(env[name].under(params))
+            elif joined:
+                inputs.append(QuantizeInput.apply(model.constant(name), params))
+            else:
+                inputs.append(model.constant(name))
         out = function(inputs, step.node.attributes, params)
         return QTensor(out, params)
 
@@ -172,22 +232,48 @@ def _pad(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
     return F.pad(inputs[0], a["pads"], value=code)
 
 
+def _slice(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
+    """Slice every axis."""
+    ends = zip(a["starts"], a["stops"], a["steps"], strict=True)
+    return inputs[0][tuple(slice(*row) for row in ends)]
+
+
+def _expand(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
+    """Repeat, for the batch that is there."""
+    return inputs[0].expand(*a["shape"])
+
+
+def run(model: "QATModel", step: Step, env: Env) -> QTensor:
+    """Run one step."""
+    return (table if step.region is not None else RUN[step.node.op])(model, step, env)
+
+
 RUN: dict[str, Callable[["QATModel", Step, Env], QTensor]] = {
     "add": add,
+    "amax": same_scale(lambda t, a, p: t[0].amax(a["dim"], a["keepdim"])),
+    "amin": same_scale(lambda t, a, p: t[0].amin(a["dim"], a["keepdim"])),
     "avg_pool2d": average,
     "clip": same_scale(_clip),
+    "concat": same_scale(lambda t, a, p: concat(t, a["dim"])),
     "conv2d": accumulate,
+    "expand": same_scale(_expand),
     "global_avg_pool2d": average,
+    "index_select": same_scale(lambda t, a, p: index_select(t[0], a["dim"], t[1])),
     "linear": accumulate,
+    "matmul": multiply,
     "max_pool2d": same_scale(
         lambda t, a, p: F.max_pool2d(t[0], a["kernel_size"], a["stride"], a["padding"])
     ),
+    "maximum": same_scale(lambda t, a, p: maximum(t[0], t[1])),
+    "mean": average,
+    "minimum": same_scale(lambda t, a, p: minimum(t[0], t[1])),
+    "mul": multiply,
     "pad": same_scale(_pad),
     "permute": same_scale(lambda t, a, p: t[0].permute(*a["dims"])),
     "relu": same_scale(lambda t, a, p: t[0].relu()),
     "reshape": same_scale(lambda t, a, p: t[0].reshape(t[0].shape[0], *a["shape"][1:])),
-    "sigmoid": table,
+    "slice": same_scale(_slice),
     "softmax": softmax,
     "sub": add,
-    "tanh": table,
+    "sum": average,
 }

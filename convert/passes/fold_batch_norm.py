@@ -54,6 +54,7 @@ class FoldBatchNorm(Pass):
 
     after = ("Constant",)
     removes = ("BatchNormalization",)
+    affine: tuple[str, ...] = AFFINE  # operators that are folded
 
     def ensures(self, model: ir.Model) -> None:
         """No BatchNormalization is left that has constant parameters and a foldable shape."""
@@ -65,10 +66,10 @@ class FoldBatchNorm(Pass):
         """Apply rules 1 to 3 to every chain."""
         result, names = PassResult(), g.Names(model.graph)
         seen: set[ir.Node] = set()
-        for node in nodes_of(model, *AFFINE):
+        for node in nodes_of(model, *self.affine):
             if node in seen or node.graph is None:
                 continue
-            chain = _chain(node)
+            chain = _chain(node, self.affine)
             if chain is None:
                 continue
             seen |= set(chain.nodes)
@@ -76,7 +77,13 @@ class FoldBatchNorm(Pass):
         return result
 
 
-def _chain(node: ir.Node) -> Chain | None:
+class FoldNormsAlone(FoldBatchNorm):
+    """Fold batch norms alone: training computes other scales and shifts in codes of their own."""
+
+    affine = ("BatchNormalization",)
+
+
+def _chain(node: ir.Node, operators: tuple[str, ...]) -> Chain | None:
     """Return the longest chain that starts at the node."""
     affine = read_affine(node)
     if affine is None:
@@ -84,7 +91,8 @@ def _chain(node: ir.Node) -> Chain | None:
     nodes = [node]
     while True:
         after = g.sole_consumer(nodes[-1].outputs[0])
-        step = read_affine(after) if after is not None else None
+        taken = after is not None and g.is_op(after, *operators)
+        step = read_affine(after) if after is not None and taken else None
         joined = affine.then(step) if step is not None else None
         if joined is None or after is None:
             return Chain(nodes, affine)

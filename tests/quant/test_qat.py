@@ -149,13 +149,13 @@ class LoneNorm(nn.Module):
         return self.norm(x)
 
 
-class Exponential(nn.Module):
+class Logarithm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return x.exp()
+        return F.log_softmax(x, 1)
 
 
 @pytest.mark.parametrize(
-    ("make", "words"), [(LoneNorm, "batch_norm"), (Exponential, "no quantized form")]
+    ("make", "words"), [(LoneNorm, "batch_norm"), (Logarithm, "no quantized form")]
 )
 def test_an_operator_without_quantized_form_is_named(
     make: Callable[[], nn.Module], words: str

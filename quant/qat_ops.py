@@ -173,9 +173,6 @@ def table(model: "QATModel", step: Step, env: Env) -> QTensor:
     """A function of one tensor by its 256 codes."""
     assert step.region is not None
     x, function = env[step.region.source], model.function(step)
-    real = step.region.real(x.dequantize(), model.constants())
-    model.observe(step.slot, float(real.array.min()), float(real.array.max()))
-    y = model.params_of(step.output)
     with np.errstate(all="ignore"):
         finite = np.isfinite(function(arithmetic.reals(x.params))).all()
     if not finite:
@@ -184,6 +181,9 @@ def table(model: "QATModel", step: Step, env: Env) -> QTensor:
             f"{step.output}: its function is no finite number somewhere in {low:.4g}..{high:.4g}, "
             "the range of its input in 8 bits; bound that input, by clip for example."
         )
+    real = step.region.real(x.dequantize(), model.constants())
+    model.observe(step.slot, float(real.array.min()), float(real.array.max()))
+    y = model.params_of(step.output)
     codes = arithmetic.table(function, x.params, y)
     return QTensor(TableCodes.apply(real, x.codes, codes, x.params, y), y)
 

@@ -11,13 +11,20 @@ from midge.convert.compile import read_plan
 from midge.convert.executor import Executor
 from midge.convert.session import Session
 from midge.convert.trained import write_trained
-from midge.core import Tensor, manual_seed, nn, no_grad
+from midge.core import Tensor, manual_seed, nn, no_grad, optim
+from midge.core.errors import InputError, UnsupportedError
 from midge.core.nn import functional as F
 from midge.core.ops import concat, erf, index_select, maximum, minimum, sin, where
+from midge.core.opspec import OPS
+from midge.core.trace import TraceGraph
+from midge.core.tracer import TraceNode, TraceValue
 from midge.quant.qat import QATModel, prepare_qat
+from midge.quant.qat_graph import build
+from midge.quant.qat_ops import RUN
 
 SHAPE = (4, 6, 6)
 CHANNELS = Tensor(np.linspace(-1.5, 2, 4, dtype=np.float32).reshape(1, 4, 1, 1))
+COSINE_FLOOR = 0.97  # of straight-through and float gradients; rounding noise is below 1 %
 TWICE = Tensor(np.repeat(np.arange(6), 2))
 
 
@@ -138,3 +145,160 @@ def test_every_engine_gives_the_bits_of_the_simulation(name: str, tmp_path: Path
     qat = observed(Net(OPERATORS[name])).finalize()
     found = mismatches(qat, tmp_path, images(4, 7))
     assert found == dict.fromkeys(found, 0)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_are_those_of_the_float_operator(name: str) -> None:
+    manual_seed(3)
+    net = Net(OPERATORS[name])
+    x = images(8, 1)
+    qat = prepare_qat(net, Tensor(x))
+    qat(Tensor(1.2 * x))  # nothing of x saturates
+    qat.freeze_ranges()
+    gradients = []
+    for model in (qat, net):
+        leaf = Tensor(x, requires_grad=True)
+        y = model(leaf)
+        weights = np.random.default_rng(2).normal(size=y.shape).astype(np.float32)
+        (y * Tensor(weights)).sum().backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad.numpy().ravel().astype(np.float64))
+    straight, real = gradients
+    assert np.isfinite(straight).all()
+    assert straight @ real / np.sqrt((straight @ straight) * (real @ real)) > COSINE_FLOOR
+
+
+def test_ranges_move_in_training_only() -> None:
+    qat = observed(Net(lambda x: concat([hard_swish(x), x * gate(x)], 1)))
+    before = qat.ranges.numpy().copy()
+    qat.eval()
+    qat(Tensor(5 * images(4)))
+    assert np.array_equal(before, qat.ranges.numpy())
+    qat.train()
+    qat(Tensor(5 * images(4)))
+    assert not np.isclose(before, qat.ranges.numpy()).all(axis=1).any()
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_every_operator_is_prepared_or_refused(op: str) -> None:
+    """Each runs, or ends in one line at prepare_qat."""
+    sample = next(iter(OPS[op].samples(np.random.default_rng(0))), None)
+    attributes = sample.attributes if sample is not None else {}
+    rank = 2 if op == "linear" else 4
+    sizes = (2,) * rank
+    arity = len(sample.inputs) if sample is not None else 1
+    values = {n: TraceValue(n, sizes, "float32") for n in ("input", "other", "output")}
+    names = ("input", "other", *["constant"] * arity)[:arity]
+    node = TraceNode(op, "node", names, ("output",), attributes)
+    constants = {"constant": Tensor(np.ones(sizes, np.float32))} if arity > 2 else {}
+    inputs = [values[n] for n in ("input", "other")]
+    graph = TraceGraph(inputs, [values["output"]], [node], constants, values)
+    try:
+        steps = build(graph).steps
+    except UnsupportedError as error:
+        assert str(error).startswith(f"node ({op}): ")
+        assert "\n" not in str(error)
+    else:
+        assert all(step.region is not None or step.node.op in RUN for step in steps)
+
+
+def test_a_function_without_a_number_at_some_code_is_refused() -> None:
+    with pytest.raises(InputError, match="no finite number"):
+        observed(Net(lambda x: x.log()))
+
+
+def test_softmax_in_a_concat_is_refused() -> None:
+    net = Net(lambda x: concat([x, F.softmax(x, 1)], 1))
+    with pytest.raises(UnsupportedError, match="cannot share its scale"):
+        prepare_qat(net, Tensor(images(2)))
+
+
+def test_constants_are_as_finalize_found_them(tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = nn.Parameter(np.linspace(0.5, 2, 4, dtype=np.float32).reshape(4, 1, 1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * self.factor
+
+    net = Scaled()
+    qat = observed(net)
+    qat(Tensor(images(4))).sum().backward()
+    assert net.factor.grad is not None
+    qat.finalize()
+    before = qat(Tensor(images(4))).numpy()
+    with no_grad():
+        net.factor.mul_(3.0)
+    assert np.array_equal(qat(Tensor(images(4))).detach().numpy(), before)
+    found = mismatches(qat, tmp_path, images(4, 7))
+    assert found == dict.fromkeys(found, 0)
+
+
+class Mobile(nn.Module):
+    """A block of MobileNetV3: expand, depthwise, squeeze and excite, project, residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.stem_norm = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8)
+        self.expand, self.expand_norm = nn.Conv2d(8, 16, 1), nn.BatchNorm2d(16)
+        self.depthwise = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+        self.squeeze, self.excite = nn.Conv2d(16, 4, 1), nn.Conv2d(4, 16, 1)
+        self.project = nn.Conv2d(16, 8, 1)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        stem = hard_swish(self.stem_norm(self.stem(x)))
+        y = hard_swish(self.expand_norm(self.expand(stem)))
+        y = self.depthwise(y)
+        inner = F.relu(self.squeeze(y.mean((2, 3), keepdim=True)))
+        y = hard_swish(y * (F.relu6(self.excite(inner) + 3.0) / 6.0))
+        y = self.project(y) + stem
+        return self.head(hard_swish(y.mean((2, 3))))
+
+
+class Nest(nn.Module):
+    """A U-Net of one level: pool, upsample by index, concat, leaky ReLU, SiLU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(3, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6)
+        self.deep = nn.Conv2d(6, 6, 3, padding=1)
+        self.up = nn.Conv2d(12, 4, 3, padding=1)
+        self.mask = nn.Conv2d(4, 3, 1)
+        self.twice = Tensor(np.repeat(np.arange(6), 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        skip = self.norm(self.down(x))
+        skip = maximum(skip, 0.1 * skip)
+        deep = self.deep(F.max_pool2d(skip, 2))
+        deep = deep * deep.sigmoid()
+        wide = index_select(index_select(deep, 2, self.twice), 3, self.twice)
+        y = self.mask(F.relu(self.up(concat([skip, wide], 1))))
+        return y.mean((2, 3))
+
+
+@pytest.mark.parametrize("make", [Mobile, Nest])
+def test_a_network_trains_and_ships_its_bits(make: Callable[[], nn.Module], tmp_path: Path) -> None:
+    manual_seed(0)
+    shape = (3, 12, 12)
+    net = make()
+    net.train()
+    net(Tensor(images(8, shape=shape)))
+    qat = observed(net, shape)
+    qat.train()
+    optimizer = optim.Adam(net.parameters(), lr=0.02)
+    classes = np.arange(12) % 3
+    bright = (classes - 1).astype(np.float32).reshape(-1, 1, 1, 1)
+    x, y = Tensor(images(12, 4, shape) + bright), Tensor(classes)
+    losses = []
+    for _ in range(16):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(qat(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.item()))
+    assert losses[-1] < 0.8 * losses[0], losses
+    found = mismatches(qat.finalize(), tmp_path, images(16, 9, shape))
+    assert found["executor"] == found["C"] == 0

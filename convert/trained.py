@@ -12,6 +12,7 @@ from midge.convert.pipeline_nodes import with_folded
 from midge.convert.quantize import quantize_graph
 from midge.convert.quantize_report import QuantizeReport, as_json, file_record, parameters_path
 from midge.convert.saturation import saturation_of
+from midge.convert.trained_check import check_same_bits
 from midge.core import Tensor, nn
 from midge.core.trace import trace
 from midge.quant.qat import QATModel
@@ -53,6 +54,7 @@ def write_trained(
 
     Raises:
         InputError: the model still trains, or the file cannot be written.
+        CheckError: the graph's bits are not the model's.
     """
     path = Path(path)
     export = model.export()
@@ -62,6 +64,10 @@ def write_trained(
     quantized = quantize_graph(
         graph, export.params, export.layers, io_type=io_type, tables=export.tables
     )
+    plain = quantized
+    if io_type != "float32":
+        plain = quantize_graph(graph, export.params, export.layers, tables=export.tables)
+    check_same_bits(model, plain.model, seed)
     data = checked_bytes(quantized.model, path)
     saturation = saturation_of(quantized.model)
     coverage = with_folded(saturation.marked(quantized.coverage), records, before)

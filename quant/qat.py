@@ -134,8 +134,8 @@ class QATModel(nn.Module):
 
         W' = W * gamma / sqrt(var + eps), B' = beta + (B - mean) * gamma / sqrt(var + eps).
         """
-        W, B = (self.constant(n) for n in (*step.node.inputs[1:], None)[:2])
-        assert W is not None
+        weight, bias = (*step.node.inputs[1:], None)[:2]
+        W, B = self.constants()[weight or ""], self.constants()[bias] if bias else None
         if step.norm is None:
             return W, B
         gamma, beta, mean, var = (self.constants()[n or ""] for n in step.norm.inputs[1:5])
@@ -146,10 +146,6 @@ class QATModel(nn.Module):
     def constants(self) -> dict[str, Tensor]:
         """Parameters, buffers and traced constants by name; as finalize() found them, after it."""
         return self._own if self._still is None else self._still
-
-    def constant(self, name: str | None) -> Tensor | None:
-        """Return the parameter, buffer or constant of this name."""
-        return None if name is None else self.constants()[name]
 
     def function(self, step: Step) -> Function:
         """Return the function of a table's step, of float64 values."""

@@ -89,7 +89,8 @@ def operands(model: "QATModel", step: Step, env: Env) -> list[QTensor]:
             found.append(env[name])
             continue
         params = model.params_of(name or "")
-        found.append(QTensor(QuantizeInput.apply(model.constant(name), params), params))
+        constant = model.constants()[name or ""]
+        found.append(QTensor(QuantizeInput.apply(constant, params), params))
     return found
 
 
@@ -103,8 +104,8 @@ def add(model: "QATModel", step: Step, env: Env) -> QTensor:
         model.observe(step.slot, *limit(step, float(total.min()), float(total.max())))
     y = model.params_of(step.output)
     shape = np.broadcast_shapes(a.centred.shape, b.centred.shape)
-    A, B = (t.centred.expand(*shape) for t in (a, b))
-    return QTensor(AddCodes.apply(A, B, a.params, b.params, y, subtract), y)
+    wide = [t.centred.expand(*shape) for t in (a, b)]
+    return QTensor(AddCodes.apply(*wide, a.params, b.params, y, subtract), y)
 
 
 def multiply(model: "QATModel", step: Step, env: Env) -> QTensor:
@@ -192,20 +193,20 @@ def same_scale(function: Callable[..., Any]) -> Callable[["QATModel", Step, Env]
     """An operator that moves codes: it runs on the centred codes as on real values."""
 
     def run(model: "QATModel", step: Step, env: Env) -> QTensor:
-        constants = [model.constant(n) for n in step.node.inputs if n and n not in env]
+        constants = [model.constants()[n] for n in step.node.inputs if n and n not in env]
         joined = step.node.op in JOINED
         if joined and constants:
             ends = [(float(c.array.min()), float(c.array.max())) for c in constants]
             model.observe(step.slot, min(e[0] for e in ends), max(e[1] for e in ends))
         params = model.params_of(step.output)
         inputs = []
-        for name in step.node.inputs:
+        for name in filter(None, step.node.inputs):
             if name in env:
                 inputs.append(env[name].under(params))
             elif joined:
-                inputs.append(QuantizeInput.apply(model.constant(name), params))
+                inputs.append(QuantizeInput.apply(model.constants()[name], params))
             else:
-                inputs.append(model.constant(name))
+                inputs.append(model.constants()[name])
         out = function(inputs, step.node.attributes, params)
         return QTensor(out, params)
 

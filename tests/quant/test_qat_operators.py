@@ -12,7 +12,7 @@ from midge.convert.executor import Executor
 from midge.convert.session import Session
 from midge.convert.trained import write_trained
 from midge.core import Tensor, manual_seed, nn, no_grad, optim
-from midge.core.errors import InputError, UnsupportedError
+from midge.core.errors import CheckError, InputError, UnsupportedError
 from midge.core.nn import functional as F
 from midge.core.ops import concat, erf, index_select, maximum, minimum, sin, where
 from midge.core.opspec import OPS
@@ -193,18 +193,29 @@ def test_every_operator_is_prepared_or_refused(op: str) -> None:
     constants = {"constant": Tensor(np.ones(sizes, np.float32))} if arity > 2 else {}
     inputs = [values[n] for n in ("input", "other")]
     graph = TraceGraph(inputs, [values["output"]], [node], constants, values)
+    fault, steps = "", []
     try:
         steps = build(graph).steps
     except UnsupportedError as error:
-        assert str(error).startswith(f"node ({op}): ")
-        assert "\n" not in str(error)
-    else:
-        assert all(step.region is not None or step.node.op in RUN for step in steps)
+        fault = str(error)
+    assert all(step.region is not None or step.node.op in RUN for step in steps)
+    assert steps or fault.startswith(f"node ({op}): ")
+    assert "\n" not in fault
 
 
 def test_a_function_without_a_number_at_some_code_is_refused() -> None:
     with pytest.raises(InputError, match="no finite number"):
         observed(Net(lambda x: x.log()))
+
+
+def test_a_file_with_other_bits_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    qat = observed(Net(hard_swish)).finalize()
+    monkeypatch.setattr(QATModel, "function", lambda model, step: np.tanh)
+    with pytest.raises(CheckError, match="differ from"):
+        write_trained(qat, tmp_path / "net.onnx", "net")
+    assert not list(tmp_path.iterdir())
 
 
 def test_softmax_in_a_concat_is_refused() -> None:

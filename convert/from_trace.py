@@ -140,12 +140,12 @@ def _linear(b: Builder, node: TraceNode) -> None:
     if len(b.shape(x)) == 2:
         b.emit(node, "Gemm", [b.value(i) for i in (x, weight, bias)], {"transB": 1})
         return
-    turned = b.emit(node, "Transpose", [b.value(weight)], {"perm": [1, 0]}, suffix="weight_T")
-    if bias is None:
-        b.emit(node, "MatMul", [b.value(x), turned])
-        return
-    product = b.emit(node, "MatMul", [b.value(x), turned], suffix="matmul")
-    b.emit(node, "Add", [product, b.value(bias)])
+    sizes = np.array([-1, *b.shape(node.outputs[0])[1:]], np.int64)
+    flat = b.add_constant(f"{node.name}.rows_shape", np.array([-1, b.shape(x)[-1]], np.int64))
+    rows = b.emit(node, "Reshape", [b.value(x), flat], suffix="rows")
+    operands = [rows, b.value(weight), b.value(bias)]
+    product = b.emit(node, "Gemm", operands, {"transB": 1}, suffix="gemm")
+    b.emit(node, "Reshape", [product, b.add_constant(f"{node.name}.shape", sizes)])
 
 
 def _batch_norm(b: Builder, node: TraceNode) -> None:

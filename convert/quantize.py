@@ -143,11 +143,11 @@ def complete_params(
 def _moved_to(
     value: ir.Value, params: Mapping[str, QuantParams], selection: Selection
 ) -> QuantParams | None:
-    """Return a value's parameters, or those of what moves its codes on and alone reads it."""
+    """Return a value's parameters, or those of what moves or bounds its codes and alone reads it."""
     while g.name_of(value) not in params:
         reader = g.sole_consumer(value)
         rule = selection.quantized.get(reader) if reader is not None else None
-        if reader is None or rule is None or rule.kind != Kind.SAME_SCALE:
+        if reader is None or rule is None or rule.kind not in (Kind.SAME_SCALE, Kind.BOUND):
             return None
         value = reader.outputs[0]
     return params[g.name_of(value)]

@@ -1,6 +1,7 @@
 """Writes what training made as ONNX: a float module, and its QAT twin with the same bits."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import onnx_ir as ir
@@ -61,12 +62,16 @@ def write_trained(
     graph = trace_to_onnx(export.graph, name)
     before = {node.name or "": node.op_type for node in graph.graph}
     records = canonicalize(graph, passes=TRAINED)
-    quantized = quantize_graph(
-        graph, export.params, export.layers, io_type=io_type, tables=export.tables
+    quantize = partial(
+        quantize_graph,
+        graph,
+        export.params,
+        export.layers,
+        per_channel=model.per_channel,
+        tables=export.tables,
     )
-    plain = quantized
-    if io_type != "float32":
-        plain = quantize_graph(graph, export.params, export.layers, tables=export.tables)
+    quantized = quantize(io_type=io_type)
+    plain = quantized if io_type == "float32" else quantize(io_type="float32")
     check_same_bits(model, plain.model, seed)
     data = checked_bytes(quantized.model, path)
     saturation = saturation_of(quantized.model)

@@ -32,7 +32,8 @@ class QATExport:
     Args:
         graph: the float graph, batch norms included.
         params: activation parameters by value name.
-        layers: integer weights by the name of the value that the layer's codes end in.
+        layers: integer weights by the name of the value that the layer's codes end in; those that
+            are left out follow from the float weights in `graph`.
         tables: names of the nodes of every function of one tensor, in order.
     """
 
@@ -203,6 +204,10 @@ class QATModel(nn.Module):
         if self._still is None:
             raise InputError("The QAT model still trains; call finalize() before export().")
         params = {value: self.params_of(value) for value in self.graph.slots}
+        for step in self.graph.steps:  # what was fused may carry the codes in the file
+            for node in (step.node, step.norm):
+                if node is not None:
+                    params.setdefault(node.outputs[0], params[step.output])
         graph = replace(self.graph.trace, constants=dict(self._still))
         tables = [s.region.nodes for s in self.graph.steps if s.region is not None]
         names = tuple(tuple(n.name for n in nodes) for nodes in tables)

@@ -212,8 +212,6 @@ def _refuse(step: Step, trace: TraceGraph) -> None:
         raise _no_form(node, "QAT keeps the batch, which it reduces")
     if node.op == "matmul" and len(activations(node, trace)) < 2:
         raise _no_form(node, "QAT multiplies by constant matrices in a Linear only")
-    if node.op == "linear" and len(trace.values[node.inputs[0] or ""].shape) != 2:
-        raise _no_form(node, "QAT has a Linear of matrices [N, features] only")
 
 
 def activations(node: TraceNode, trace: TraceGraph) -> list[str]:

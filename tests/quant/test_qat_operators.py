@@ -246,6 +246,28 @@ def test_constants_are_as_finalize_found_them(tmp_path: Path) -> None:
     assert found == dict.fromkeys(found, 0)
 
 
+class Rows(nn.Module):
+    """Linear layers on the last axis of three, with and without bias, and a Relu."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 5), nn.Linear(5, 7, bias=False)
+        self.third = nn.Linear(7, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.second(F.relu(self.first(x.reshape(x.shape[0], 24, 6))))
+        return self.third(y * y.sigmoid())
+
+
+@pytest.mark.parametrize("per_channel", [True, False])
+def test_linear_layers_of_rows_give_their_bits(tmp_path: Path, per_channel: bool) -> None:
+    manual_seed(0)
+    qat = prepare_qat(Rows(), Tensor(images(2)), per_channel=per_channel)
+    qat(Tensor(images(8)))
+    found = mismatches(qat.finalize(), tmp_path, images(8, 9))
+    assert found["executor"] == found["C"] == 0
+
+
 class Mobile(nn.Module):
     """A block of MobileNetV3: expand, depthwise, squeeze and excite, project, residual."""
 

@@ -143,7 +143,7 @@ def complete_params(
 def _moved_to(
     value: ir.Value, params: Mapping[str, QuantParams], selection: Selection
 ) -> QuantParams | None:
-    """Return a value's parameters, or those of what moves or bounds its codes and alone reads it."""
+    """Return a value's parameters, or those of the sole reader that moves or bounds its codes."""
     while g.name_of(value) not in params:
         reader = g.sole_consumer(value)
         rule = selection.quantized.get(reader) if reader is not None else None

@@ -153,4 +153,4 @@ def _is_unary(node: TraceNode, trace: TraceGraph) -> bool:
 
 
 def _is_plain(node: TraceNode, trace: TraceGraph) -> bool:
-    return node.op in BOUNDS or (node.op in PAIRS and len(_values(node, trace)) == 2)
+    return is_bound(node, trace) or (node.op in PAIRS and len(_values(node, trace)) == 2)

@@ -1,5 +1,6 @@
 """What QAT computes for each operator, its file computes too: executor, C and ONNX Runtime."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from midge.core.ops import concat, erf, index_select, maximum, minimum, sin, whe
 from midge.core.opspec import OPS
 from midge.core.trace import TraceGraph
 from midge.core.tracer import TraceNode, TraceValue
+from midge.quant.functions import BINARY, TRUTHS, UNARY
 from midge.quant.qat import QATModel, prepare_qat
 from midge.quant.qat_graph import build
 from midge.quant.qat_ops import RUN
@@ -79,6 +81,7 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": lambda x: (1.0 + x.exp()).log(),
     "mish": lambda x: x * (1.0 + x.exp()).log().tanh(),
     "maximum": lambda x: maximum(x, x.sigmoid() * 2.0),
+    "maximum_of_number": lambda x: maximum(x - x.sigmoid(), 0.0),
     "minimum_channels": lambda x: minimum(x, CHANNELS),
     "upsample_index": lambda x: index_select(index_select(x, 2, TWICE), 3, TWICE),
     "upsample_expand": lambda x: (
@@ -335,3 +338,16 @@ def test_a_network_trains_and_ships_its_bits(make: Callable[[], nn.Module], tmp_
     assert losses[-1] < 0.8 * losses[0], losses
     found = mismatches(qat.finalize(), tmp_path, images(16, 9, shape))
     assert found["executor"] == found["C"] == 0
+
+
+def test_the_documentation_lists_what_is_prepared() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \|$", text, re.MULTILINE)
+    *steps, functions = (set(re.findall(r"`(\w+)`", row)) for row in rows if "%" not in row)
+    assert set.union(*steps) == set(RUN)
+    rowless = {"relu", "clip"}
+    assert functions - rowless == {
+        op
+        for op, spec in OPS.items()
+        if spec.onnx in UNARY | BINARY | TRUTHS and not spec.traced_as
+    }

@@ -8,15 +8,9 @@ from midge.convert.ort import make_session, run
 from midge.convert.trained import write_trained
 from midge.convert.verify import verify
 from midge.core import Tensor, manual_seed, nn, no_grad, optim
-from midge.core.errors import UnsupportedError
 from midge.core.nn import functional as F
 from midge.core.ops import concat
-from midge.core.opspec import OPS
-from midge.quant import qat_ops
-from midge.quant.fake_quant import MulCodes
 from midge.quant.qat import prepare_qat
-from midge.quant.qat_graph import ACCUMULATE, REQUANTIZE, SAME_SCALE
-from midge.quant.scheme import activation_params
 
 
 class Gated(nn.Module):
@@ -81,21 +75,6 @@ def test_the_file_has_the_bits_of_the_training_forward(network, tmp_path):
     np.testing.assert_array_equal(got, want)
 
 
-def test_a_product_has_the_gradient_of_real_numbers():
-    rng = np.random.default_rng(4)
-    params = activation_params(-1.0, 1.0)
-    a, b = (
-        Tensor(np.rint(rng.uniform(-99, 99, shape)).astype(np.float32), requires_grad=True)
-        for shape in ((2, 3, 4, 4), (2, 3, 1, 1))
-    )
-    y = MulCodes.apply(a, b, params, params, params)
-    up = rng.standard_normal(y.shape).astype(np.float32)
-    (y * Tensor(up)).sum().backward()
-    np.testing.assert_allclose(a.grad.numpy(), up * b.array * params.scale, rtol=1e-5)
-    gate = (up * a.array * params.scale).sum((2, 3), keepdims=True)
-    np.testing.assert_allclose(b.grad.numpy(), gate, rtol=1e-4, atol=1e-5)
-
-
 def test_a_relu_whose_scale_has_negative_codes_still_cuts():
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -111,19 +90,3 @@ def test_a_relu_whose_scale_has_negative_codes_still_cuts():
     y = qat.finalize()(Tensor(images(4, 7))).array
     assert y[:, :4].min() == 0
     assert y[:, 4:].min() < 0
-
-
-@pytest.mark.parametrize("pair", [lambda x: x * 2.0, lambda x: x + 1.0, lambda x: 1.0 - x])
-def test_a_constant_operand_is_refused_in_one_line(pair):
-    class Net(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return pair(F.relu(x))
-
-    with pytest.raises(UnsupportedError, match="is a constant, which QAT does not quantize"):
-        prepare_qat(Net().eval(), Tensor(images(1)))
-
-
-def test_every_operator_that_is_prepared_can_run():
-    prepared = {*ACCUMULATE, *REQUANTIZE, *SAME_SCALE, "softmax"}
-    assert prepared == set(qat_ops.RUN)
-    assert prepared <= {*OPS, "batch_norm"}

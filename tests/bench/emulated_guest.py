@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+INT8 = "session.qdqisint8allowed"
 CALIBRATION = 20_000_000  # turns of a loop of two instructions
 
 
@@ -62,16 +63,27 @@ def engine(folder: Path, work: dict[str, Any], name: str) -> dict[str, Any]:
     calls = work["calls"]
     found = {"seconds": seconds(lambda: [call() for _ in range(calls)]) / calls}
     if name == "onnxruntime" and work["codes"]:
-        found.update(differences(folder, path, inputs))
+        found.update(differences(folder, path, inputs, {}))
     return {**found, "version": bench_worker.version(package)}
 
 
-def differences(folder: Path, path: str, inputs: list[Array]) -> dict[str, int]:
-    """Return the output bytes of ONNX Runtime, with all its optimizations, that differ."""
+def differences(
+    folder: Path, path: str, inputs: list[Array], entries: dict[str, str]
+) -> dict[str, int]:
+    """Return the output bytes of ONNX Runtime, with all its optimizations, that differ.
+
+    Args:
+        folder: of the network.
+        path: of the file.
+        inputs: [samples, ...] each.
+        entries: of the session's configuration.
+    """
     import onnxruntime as rt
 
     options = rt.SessionOptions()
     options.intra_op_num_threads = 1
+    for key, value in entries.items():
+        options.add_session_config_entry(key, value)
     session = rt.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     names, got = [value.name for value in session.get_inputs()], []
     for sample in zip(*inputs, strict=True):
@@ -92,6 +104,11 @@ def results(folder: Path, work: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"what": name, **engine(folder, work, name)}
         except Exception as error:
             yield {"what": name, "error": f"{type(error).__name__}: {error}"[:300]}
+    if work["codes"]:  # files of int8 activations are integers throughout with this entry alone
+        with np.load(folder / "inputs.npz") as file:
+            inputs = [file[str(i)] for i in range(len(file.files))]
+        path = str(folder / "network.onnx")
+        yield {"what": f"onnxruntime, {INT8}=1", **differences(folder, path, inputs, {INT8: "1"})}
 
 
 def say(**facts: Any) -> None:

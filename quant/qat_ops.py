@@ -228,15 +228,14 @@ def same_scale(function: Callable[..., Any]) -> Callable[["QATModel", Step, Env]
 
 def _clip(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
     """Clip between the codes of its bounds."""
-    bounds: list[float | None] = []
-    for key in ("min", "max"):
-        value = a.get(key)
-        if value is None:
-            bounds.append(None)
-            continue
-        code = arithmetic.quantize(np.array([value], np.float32), params)[0]
-        bounds.append(float(code) - params.zero_point)
-    return inputs[0].clip(*bounds)
+    return inputs[0].clip(*_bounds(a.get("min"), a.get("max"), params))
+
+
+def _bounds(low: float | None, high: float | None, params: QuantParams) -> list[float | None]:
+    """Return two limits as centred codes."""
+    limits = [None if v is None else np.array([v], np.float32) for v in (low, high)]
+    codes = [None if v is None else arithmetic.quantize(v, params)[0] for v in limits]
+    return [None if q is None else float(q) - params.zero_point for q in codes]
 
 
 def _pad(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
@@ -258,8 +257,12 @@ def _expand(inputs: list[Any], a: dict[str, Any], params: QuantParams) -> Any:
 
 
 def run(model: "QATModel", step: Step, env: Env) -> QTensor:
-    """Run one step."""
-    return (table if step.region is not None else RUN[step.node.op])(model, step, env)
+    """Run one step, and clip at a fused limit that lies inside of a range shared with others."""
+    y = (table if step.region is not None else RUN[step.node.op])(model, step, env)
+    low, high = _bounds(step.low, step.high, y.params)
+    below = low is not None and low + y.params.zero_point > y.params.qmin
+    above = high is not None and high + y.params.zero_point < y.params.qmax
+    return QTensor(y.centred.clip(low, high), y.params) if below or above else y
 
 
 RUN: dict[str, Callable[["QATModel", Step, Env], QTensor]] = {

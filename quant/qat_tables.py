@@ -21,7 +21,12 @@ Array = Any
 
 BOUNDS = ("relu", "clip")
 PAIRS = ("add", "sub", "mul")  # of two activations, the one tensor twice too: integer formulas
-SATURATING = ("conv2d", "linear", *PAIRS)  # a Relu or Clip behind becomes their saturation
+SATURATING = (
+    "batch_norm",
+    "conv2d",
+    "linear",
+    *PAIRS,
+)  # a Relu or Clip behind becomes their saturation
 MOVES = ("max_pool2d", "permute", "reshape", "slice")  # a Relu or Clip may move before them
 
 
@@ -133,13 +138,14 @@ def _joins(
         return False
     if any(value in n.inputs and n.name not in inside for n in trace.nodes):
         return False
-    before = producers.get(_values(node, trace)[0])
-    if not is_bound(node, trace) or before is None:
+    # The converter merges bounds in a row, and moves or fuses them: those are no part of a table.
+    before: TraceNode | None = node
+    while before is not None and is_bound(before, trace):
+        before = producers.get(_values(before, trace)[0])
+    if before is node or before is None:
         return True
-    # The converter merges, moves or fuses this bound; it is no part of a table.
-    if before.op in SATURATING and not _is_unary(before, trace):
-        return False
-    return before.op not in MOVES and not is_bound(before, trace)
+    fuses = before.op in SATURATING and not _is_unary(before, trace)
+    return not fuses and before.op not in MOVES
 
 
 def is_bound(node: TraceNode, trace: TraceGraph) -> bool:

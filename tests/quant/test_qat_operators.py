@@ -82,6 +82,9 @@ OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {
     "mish": lambda x: x * (1.0 + x.exp()).log().tanh(),
     "maximum": lambda x: maximum(x, x.sigmoid() * 2.0),
     "maximum_of_number": lambda x: maximum(x - x.sigmoid(), 0.0),
+    "relu_that_shares_a_scale": lambda x: concat([F.relu(x - x.sigmoid()), x], 1),
+    "bounds_in_a_row": lambda x: F.relu(F.relu6(x).clip(-1.0, 1.5)) - 0.25,
+    "bounds_of_a_pool": lambda x: F.relu(F.avg_pool2d(x, 2).clip(-1.0, 1.5)) - 0.25,
     "minimum_channels": lambda x: minimum(x, CHANNELS),
     "upsample_index": lambda x: index_select(index_select(x, 2, TWICE), 3, TWICE),
     "upsample_expand": lambda x: (

@@ -40,19 +40,6 @@ def limit(step: Step, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-def limited(step: Step, y: QTensor) -> QTensor:
-    """Saturate at a fused Relu or Clip where its limits lie inside what y's codes can say.
-
-    They do where others share the scale, as the inputs of a concat.
-    """
-    p, ends = y.params, list[float | None]()
-    for bound, outermost in ((step.low, p.qmin), (step.high, p.qmax)):
-        real = np.array([0.0 if bound is None else bound], np.float32)
-        code = outermost if bound is None else int(arithmetic.quantize(real, p)[0])
-        ends.append(None if code == outermost else float(code - p.zero_point))
-    return y if ends == [None, None] else QTensor(y.centred.clip(*ends), p)
-
-
 def encode(model: "QATModel", step: Step, x: QuantParams) -> WeightCodes:
     """Integer weights of a layer as they stand now."""
     W, B = model.folded(step)
@@ -76,7 +63,7 @@ def accumulate(model: "QATModel", step: Step, env: Env) -> QTensor:
     _observe_sums(model, step, acc.array, codes, x.params)
     y = model.params_of(step.output)
     m = arithmetic.multiplier(x.params.scale, codes.scale, y.scale)
-    return limited(step, QTensor(Requantize.apply(acc, B, LayerArithmetic(codes, m, y)), y))
+    return QTensor(Requantize.apply(acc, B, LayerArithmetic(codes, m, y)), y)
 
 
 def _observe_sums(
@@ -118,7 +105,7 @@ def add(model: "QATModel", step: Step, env: Env) -> QTensor:
     y = model.params_of(step.output)
     shape = np.broadcast_shapes(a.centred.shape, b.centred.shape)
     wide = [t.centred.expand(*shape) for t in (a, b)]
-    return limited(step, QTensor(AddCodes.apply(*wide, a.params, b.params, y, subtract), y))
+    return QTensor(AddCodes.apply(*wide, a.params, b.params, y, subtract), y)
 
 
 def multiply(model: "QATModel", step: Step, env: Env) -> QTensor:
@@ -136,7 +123,7 @@ def multiply(model: "QATModel", step: Step, env: Env) -> QTensor:
         model.observe(step.slot, *limit(step, *ends))
     y = model.params_of(step.output)
     m = arithmetic.multiplier(a.params.scale, b.params.scale, y.scale)
-    return limited(step, QTensor(Rescale.apply(acc, m, y), y))
+    return QTensor(Rescale.apply(acc, m, y), y)
 
 
 def average(model: "QATModel", step: Step, env: Env) -> QTensor:

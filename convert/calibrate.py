@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from midge.convert import graph as g
 from midge.convert.large_models import Message, message
+from midge.convert.lower_params import is_quantize
 from midge.convert.ort import make_session, run
 from midge.core.errors import InputError, ToolError, did_you_mean
 from midge.quant.histogram import (
@@ -58,10 +59,12 @@ def observe(
     inputs = {g.name_of(v) for v in model.graph.inputs}
     computed = [n for n in names if n not in inputs]
     observers = {name: make_observer() for name in names}
+    # What a file has in codes already runs in float: integer kernels may saturate.
+    level = "none" if any(map(is_quantize, model.graph)) else "all"
     session = None
     for index, sample in enumerate(samples):
         try:
-            session = session or make_session(expose(model, computed), exact=True)
+            session = session or make_session(expose(model, computed), level=level)
             arrays = run(session, sample, computed) if computed else []
         except ToolError as error:
             raise InputError(f"the float model does not run: {error}") from error

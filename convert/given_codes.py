@@ -21,6 +21,8 @@ from midge.convert.select import Selection
 from midge.quant.rules import Kind, rule_of
 from midge.quant.scheme import QuantParams
 
+# What keeps every element, so that the range of the output is that of the input.
+REARRANGED = ("Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Identity")
 AS_GIVEN = "as the file has it"
 
 
@@ -65,6 +67,32 @@ def given_params(model: ir.Model) -> dict[str, QuantParams]:
         if value is not None and (given or dequantizes_activation(value)):
             found.setdefault(g.name_of(value), activation_params(node))
     return found
+
+
+def given_before_moves(
+    selection: Selection, given: Mapping[str, QuantParams]
+) -> tuple[dict[str, QuantParams], dict[str, str]]:
+    """Pass parameters that the file gives back through what moves codes and changes none.
+
+    Two scales in a row on one tensor would round twice, and ONNX Runtime joins them in its own way.
+
+    Returns:
+        All given parameters, and the nodes that cannot take them over -> why, by name.
+    """
+    found, apart = dict(given), dict[str, str]()
+    for node, rule in reversed(selection.quantized.items()):
+        if rule.kind != Kind.SAME_SCALE or node.inputs[0] is None:
+            continue
+        source, wanted = node.inputs[0], [found.get(g.name_of(v)) for v in node.outputs]
+        p = next((p for p in wanted if p is not None), None)
+        if p is None:
+            continue
+        whole = g.is_op(node, *REARRANGED) or g.sole_consumer(source) is node
+        if found.get(g.name_of(source), p) == p and whole:
+            found[g.name_of(source)] = p
+        else:
+            apart[g.label(node)] = "the file gives its output another scale than its input has"
+    return found, apart
 
 
 def free_biases(model: ir.Model) -> None:

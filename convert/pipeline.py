@@ -20,7 +20,7 @@ from midge.convert.calibrate import Progress, calibrate
 from midge.convert.calibration_data import RANDOM, Sample, Samples, Spec, open_samples
 from midge.convert.canonical import canonicalize
 from midge.convert.coverage import Coverage
-from midge.convert.given_codes import given_nodes, ranges_of
+from midge.convert.given_codes import given_before_moves, given_nodes, ranges_of
 from midge.convert.onnx_in import notices, read_model, require_known_dims
 from midge.convert.onnx_out import check_output, checked_bytes, write_files, write_model
 from midge.convert.passes.clamp_masks import tighten_masks
@@ -148,7 +148,7 @@ def quantize_file(
     refused, not_found = refused_by_user(model, before, options)
     given, options = take_given(model, options, lines)
     refused |= given_nodes(model)
-    selection = select(model, refused=refused, join_tables=True)
+    selection, given = _select(model, refused, given)
     if not selection.quantized:
         lines.append(f"no node of {path} can be quantized: {_reasons(selection)}.")
     log = _SampleLog(samples)
@@ -206,6 +206,21 @@ def _quantize(
         join_tables=True,
         drop_dead_channels=options.dead_channels,
     )
+
+
+def _select(
+    model: ir.Model, refused: dict[str, str], given: Mapping[str, QuantParams]
+) -> tuple[Selection, dict[str, QuantParams]]:
+    """Return what is quantized, and the given parameters with those that follow from them.
+
+    What cannot take over the parameters that the file gives its output joins `refused`.
+    """
+    selection = select(model, refused=refused, join_tables=True)
+    full, apart = given_before_moves(selection, given)
+    if apart:
+        refused |= apart
+        selection = select(model, refused=refused, join_tables=True)
+    return selection, full
 
 
 def choose_params(

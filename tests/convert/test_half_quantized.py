@@ -32,6 +32,7 @@ SHAPES = {
         "b3": (8,),
     },
     **{"w4": (12, 8, 2, 2), "b4": (12,), "w5": (10, 12), "b5": (10,)},
+    **{"w6": (8, 8, 1, 1), "b6": (8,)},
 }
 NODES = ["conv0", "relu1", "conv2", "relu3", "conv4", "add5", "relu6", "conv7", "relu8"]
 NODES += ["globalaveragepool9", "flatten10", "gemm11"]
@@ -41,6 +42,8 @@ LEFT = {  # nodes that the other tool leaves in float
     "the middle": NODES[2:5],
     "one branch": ["conv4"],
     "one layer": ["conv7", "relu8"],
+    "up to a pool": ["conv7", "relu8", "globalaveragepool9"],
+    "all but the last layer": NODES[:11],
 }
 SAMPLES = [{"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)} for _ in range(24)]
 
@@ -61,6 +64,7 @@ def half(build, tmp_path):
         weights = {
             name: (rng.standard_normal(shape) * 0.3).astype(np.float32)
             for name, shape in SHAPES.items()
+            if name in net
         }
         source, path = tmp_path / "float.onnx", tmp_path / "half.onnx"
         source.write_bytes(to_proto(build(net, **weights)).SerializeToString())
@@ -124,6 +128,32 @@ def test_a_bias_that_a_given_layer_shares_serves_a_float_layer(half, tmp_path):
     path, out = half("the middle", net=NET.replace("b2", "b1")), tmp_path / "out.onnx"
     report = quantize_file(path, out, InMemory(SAMPLES))
     assert floats(report) == []
+    assert verify(out, SAMPLES[:8]).mismatches == 0
+
+
+FORK = """(float[1,3,16,16] x) => (float[1,8,8,8] y, float[1,8,16,16] z) {
+    c = Conv<pads=[1,1,1,1]>(x, w1, b1) m = MaxPool<kernel_shape=[2,2], strides=[2,2]>(c)
+    y = Conv(m, w3, b3) s = Sigmoid(c) z = Conv(s, w6, b6)
+}"""
+
+
+def test_a_move_whose_input_serves_others_keeps_their_scale(half, tmp_path, monkeypatch):
+    monkeypatch.setitem(LEFT, "before a fork", ["conv0", "maxpool1", "sigmoid3", "conv4"])
+    path, out = half("before a fork", net=FORK), tmp_path / "out.onnx"
+    report = quantize_file(path, out, InMemory(SAMPLES))
+    assert floats(report) == [
+        ("maxpool1", "the file gives its output another scale than its input has")
+    ]
+    assert verify(out, SAMPLES[:8]).mismatches == 0
+
+
+def test_a_float_layer_with_the_weight_of_a_given_one_stays_and_is_said(
+    half, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(LEFT, "before a fork", ["conv0", "maxpool1", "sigmoid3", "conv4"])
+    net, out = FORK.replace("w6", "w3").replace("b6", "b3"), tmp_path / "out.onnx"
+    report = quantize_file(half("before a fork", net=net), out, InMemory(SAMPLES))
+    assert any("its weight is no constant" in reason for _, reason in floats(report))
     assert verify(out, SAMPLES[:8]).mismatches == 0
 
 

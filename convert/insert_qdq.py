@@ -91,9 +91,9 @@ class Writer:
         for use in readers:
             use.node.replace_input_with(use.idx, dq.outputs[0])
         producer = value.producer()
-        if given is not None:
-            g.insert_after(given, dq)
-        elif producer is not None:
+        if given is not None:  # the file may have it behind readers of other branches
+            self.model.graph.remove(given)
+        if producer is not None:
             g.insert_after(producer, q, dq)
         else:
             g.insert_before(self.model.graph[0], q, dq)

@@ -42,6 +42,7 @@ LEFT = {  # nodes that the other tool leaves in float
     "the middle": NODES[2:5],
     "one branch": ["conv4"],
     "one layer": ["conv7", "relu8"],
+    "a branch that is read early": [*NODES[:3], *NODES[7:11]],
     "up to a pool": ["conv7", "relu8", "globalaveragepool9"],
     "all but the last layer": NODES[:11],
 }
